@@ -217,7 +217,7 @@ static int unmake_token(const struct config *c, int sys)
 {
     struct err e = ERR_INIT;
     struct err why = ERR_INIT;
-    bool is_gone = token_file_remove(c->token_file, c->new_token, &why) == 0;
+    bool is_gone = token_file_remove(c->token_file, c->new_token, true, &why) == 0;
     err_sys(&e, sys, "the token could not be printed, and %s",
             is_gone ? "was removed from the file again" : "must be removed from the file by hand");
     return usage_error(&e);

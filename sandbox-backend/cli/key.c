@@ -30,7 +30,8 @@ static const char TEXT[] =
     "             sandboxes\n"
     "  ls         lists the keys\n"
     "  rm NAME    revokes a key, and removes its secrets, webhooks and events. Its\n"
-    "             sandboxes stay. --keep leaves all to a new key of that name\n\n"
+    "             sandboxes stay. Other daemons that use the file follow in a few seconds.\n"
+    "             --keep leaves all to a new key of that name\n\n"
     "Programs need a key where cubbyd listens on TCP (cubbyd --listen). A key sees only the\n"
     "sandboxes that were created with it. On the unix socket no key is needed.\n\n"
     "The keys are in the file that the running cubbyd of this home uses, else in that of\n"
@@ -281,7 +282,7 @@ static int remove_belongings(const char *name, enum connect_mode mode, struct er
 static int key_rm(const struct key_file *f, const char *name, bool keep)
 {
     struct err e = ERR_INIT, later = ERR_INIT;
-    bool removed = token_file_remove(f->path, name, &e) == 0;
+    bool removed = token_file_remove(f->path, name, keep, &e) == 0;
     if (!removed && (keep || f->is_foreign || e.code != ERR_NOT_FOUND))
         return cli_fail(&e);
     if (keep || f->is_foreign)

@@ -26,6 +26,7 @@
 #include "sandbox-backend/daemon/adopt/adopt.h"
 #include "sandbox-backend/daemon/agent.h"
 #include "sandbox-backend/daemon/api/api.h"
+#include "sandbox-backend/daemon/api/key_belongings.h"
 #include "sandbox-backend/daemon/builds/builds.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
@@ -82,6 +83,7 @@ struct daemon {
     enum daemon_state state;
     struct store store;
     struct api_keys api_keys;
+    struct key_belongings belongings;
     struct ports_listen ports_listen;
     struct listeners listeners;
     struct agent agent;
@@ -141,6 +143,7 @@ static int open_rooms(struct daemon *d)
     if (store_open(&d->store, &d->loop, &HOOKS, d->home, &o->limits, &d->err) < 0 ||
         drivers_open(&d->loop, d->home, &o->jail, &d->err) < 0 ||
         api_keys_init(&d->api_keys, keys, &d->err) < 0 ||
+        key_belongings_open(&d->belongings, &d->store, &d->api_keys, &d->err) < 0 ||
         ports_listen_open(&d->ports_listen, &o->ports, &d->err) < 0)
         return -1;
     d->store.secrets = o->secrets;
@@ -230,6 +233,7 @@ static void on_adopted(void *ctx)
              CUBBY_VERSION, (int)getpid(), d->options->tier, d->home,
              d->listeners.url ? d->listeners.url : "-", d->store.count);
     pool_poke(&d->store);
+    key_belongings_follow(&d->belongings);
     builds_resume(&d->store);
     tell_ready(d);
 }
@@ -262,6 +266,7 @@ static void stop(struct daemon *d)
     deadline_disarm(&d->store.expiry);
     listeners_close(&d->listeners);
     agent_close(&d->agent);
+    key_belongings_close(&d->belongings);
     peers_close(steal(&d->store.peers));
     pool_close(&d->store);
     builds_close(&d->store);
@@ -293,6 +298,7 @@ static int run(struct options *options, const char *home, int lock, struct err *
     uv_run(&d.loop, UV_RUN_DEFAULT);
     listeners_fini(&d.listeners);
     ports_listen_fini(&d.ports_listen);
+    key_belongings_fini(&d.belongings);
     api_keys_fini(&d.api_keys);
     builds_fini(&d.store);
     store_fini(&d.store);

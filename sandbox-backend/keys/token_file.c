@@ -20,6 +20,7 @@
 
 #define FILE_BYTES_MAX (1 << 20)
 #define NEW_FILE_MODE  0600
+#define REMOVED        "removed" // a member of the file: {NAME: time of the removal}
 
 const struct token_kind TOKEN_BEARER = {"cubby_", 32};
 const struct token_kind TOKEN_API_KEY = {"e2b_", 20};
@@ -27,6 +28,7 @@ const struct token_kind TOKEN_API_KEY = {"e2b_", 20};
 void token_list_fini(struct token_list *l)
 {
     free(l->items);
+    free(l->removed);
     *l = (struct token_list){0};
 }
 
@@ -230,6 +232,35 @@ static int parse_entries(const json_t *entries, const char *text, size_t len,
     return 0;
 }
 
+static int parse_removal(const char *name, const json_t *at, struct token_removal *r, struct err *e)
+{
+    if (check_name(name, e) < 0)
+        return -1;
+    if (!json_is_string(at) || !clock_parse_rfc3339(json_string_value(at), &r->at_ns))
+        return err_set(e, ERR_INVALID, "\"%s\" needs a time such as 2027-01-31T12:00:00Z", name);
+    memcpy(r->name, name, strlen(name) + 1);
+    return 0;
+}
+
+static int parse_removed(const json_t *document, struct token_list *out, struct err *e)
+{
+    const json_t *removed = json_object_get(document, REMOVED);
+    const char *name;
+    json_t *at;
+    if (!removed)
+        return 0;
+    if (!json_is_object(removed) || json_object_size(removed) > TOKENS_MAX)
+        return err_set(e, ERR_INVALID, REMOVED " must be an object of at most %d names and times",
+                       TOKENS_MAX);
+    out->removed = xcalloc(json_object_size(removed) + 1, sizeof *out->removed);
+    json_object_foreach ((json_t *)(uintptr_t)removed, name, at) {
+        if (parse_removal(name, at, &out->removed[out->removed_count], e) < 0)
+            return err_wrap(e, REMOVED);
+        out->removed_count++;
+    }
+    return 0;
+}
+
 // Return the array of tokens in the document, borrowed; NULL with an error.
 static const json_t *find_entries(const json_t *document, struct err *e)
 {
@@ -237,8 +268,8 @@ static const json_t *find_entries(const json_t *document, struct err *e)
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)(uintptr_t)document, key, value) {
-        if (!str_eq(key, "tokens") && !str_eq(key, "$schema")) {
-            err_set(e, ERR_INVALID, "unknown key \"%.40s\"; allowed: tokens", key);
+        if (!str_eq(key, "tokens") && !str_eq(key, REMOVED) && !str_eq(key, "$schema")) {
+            err_set(e, ERR_INVALID, "unknown key \"%.40s\"; allowed: tokens, " REMOVED, key);
             return NULL;
         }
     }
@@ -253,7 +284,9 @@ int token_list_parse(const char *text, size_t len, struct token_list *out, struc
     *out = (struct token_list){0};
     json_t *document = json_parse(text, len, &first);
     const json_t *entries = document ? find_entries(document, &first) : NULL;
-    if (!entries || parse_entries(entries, text, len, out, &first) < 0) {
+    // The removals come first: line_of counts levels, and valid removals add none.
+    if (!entries || parse_removed(document, out, &first) < 0 ||
+        parse_entries(entries, text, len, out, &first) < 0) {
         token_list_fini(out);
         err_set(e, first.code, "%s", first.msg);
     }
@@ -408,7 +441,44 @@ char *token_file_add_limited(const char *path, const char *name, const struct to
     return ok ? steal(&token) : NULL;
 }
 
-int token_file_remove(const char *path, const char *name, struct err *e)
+static void drop_oldest(json_t *removed)
+{
+    const char *name, *oldest = NULL;
+    int64_t first = INT64_MAX, at_ns;
+    json_t *at;
+    json_object_foreach (removed, name, at) {
+        if (clock_parse_rfc3339(json_string_value(at), &at_ns) && at_ns < first) {
+            first = at_ns;
+            oldest = name;
+        }
+    }
+    if (oldest)
+        json_object_del(removed, oldest);
+}
+
+// Readers carry out a removal whose time is later than the one that they know. So the time must
+// grow, also when the clock was set back or belongs to another host.
+static int note_removal(json_t *document, const char *name, struct err *e)
+{
+    char text[CLOCK_RFC3339_BYTES];
+    int64_t before, now = clock_wall_ns();
+    json_t *removed = json_object_get(document, REMOVED);
+    if (!removed) {
+        removed = json_object();
+        json_object_set_new(document, REMOVED, removed);
+    }
+    const char *known = json_string_value(json_object_get(removed, name));
+    if (known && clock_parse_rfc3339(known, &before) && now <= before &&
+        __builtin_add_overflow(before, 1, &now))
+        return err_set(e, ERR_INVALID, REMOVED ": no time is later than that of \"%s\"", name);
+    if (!known && json_object_size(removed) >= TOKENS_MAX)
+        drop_oldest(removed);
+    clock_rfc3339(text, now);
+    json_object_set_new(removed, name, json_string(text));
+    return 0;
+}
+
+int token_file_remove(const char *path, const char *name, bool keep, struct err *e)
 {
     struct stat st;
     int lock auto_close = lock_folder(path, e);
@@ -421,7 +491,8 @@ int token_file_remove(const char *path, const char *name, struct err *e)
     int result = -1;
     if (document && at < 0)
         err_set(e, ERR_NOT_FOUND, "the name \"%.80s\" is not in the file", name);
-    else if (document && json_array_remove(entries, (size_t)at) == 0)
+    else if (document && (keep || note_removal(document, name, e) == 0) &&
+             json_array_remove(entries, (size_t)at) == 0)
         result = store(path, document, &st, e);
     json_decref(document);
     return result;

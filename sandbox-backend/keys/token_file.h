@@ -37,9 +37,18 @@ struct token {
     const char *structured, *images; // static: a value of the option; NULL: not given
 };
 
+// The last time at which a token of this name was removed with all that belongs to the name. A
+// daemon that reads it removes what it has of the name (daemon/api/key_belongings.h).
+struct token_removal {
+    char name[TOKEN_NAME_MAX + 1];
+    int64_t at_ns; // wall clock
+};
+
 struct token_list {
     struct token *items; // owned
     int count;
+    struct token_removal *removed; // owned; "removed" of the file
+    int removed_count;
 };
 void token_list_fini(struct token_list *l);
 
@@ -79,5 +88,7 @@ struct token_wish {
 };
 char *token_file_add_limited(const char *path, const char *name, const struct token_kind *kind,
                              const struct token_wish *wish, struct err *e);
-// Remove the token with this name from the file. ERR_NOT_FOUND: the file has no such token.
-int token_file_remove(const char *path, const char *name, struct err *e);
+// Remove the token with this name from the file. ERR_NOT_FOUND: the file has no such token. Unless
+// `keep`, write the removal into "removed", at a later time than an earlier removal of the name. At
+// TOKENS_MAX names the oldest removal is dropped.
+int token_file_remove(const char *path, const char *name, bool keep, struct err *e);

@@ -3,6 +3,7 @@
 // on the unix socket and for keys with "admin". The id of a key is its name, to which its sandboxes
 // belong, so a key gets no other name. DELETE removes the secrets and webhooks of the name as well,
 // so that a later key of that name does not get them; also if `cubby key rm` has removed the key.
+// Other daemons that use the file follow when they read it (key_belongings.h).
 #include <string.h>
 
 #include "sandbox-backend/base/clock.h"
@@ -11,6 +12,7 @@
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/api/body.h"
+#include "sandbox-backend/daemon/api/key_belongings.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -107,35 +109,20 @@ int api_key_make(struct api_call *c, struct err *e)
     return 0;
 }
 
-static bool has_belongings(const struct store *store, const char *name)
-{
-    const struct stored_secret *secret;
-    const struct webhook *hook;
-    TAILQ_FOREACH (secret, &store->stored.all, link)
-        if (str_eq(secret->owner, name))
-            return true;
-    TAILQ_FOREACH (hook, &store->events.webhooks.all, link)
-        if (str_eq(hook->owner, name))
-            return true;
-    return events_has_log_of(&store->events, name);
-}
-
 int api_key_remove(struct api_call *c, struct err *e)
 {
     struct api_keys *keys = c->store->api_keys;
     struct err none = ERR_INIT;
     if (check_caller(c, e) < 0)
         return -1;
-    if (token_file_remove(keys->keys.path, c->arg, &none) < 0 &&
-        (none.code != ERR_NOT_FOUND || !has_belongings(c->store, c->arg))) {
+    if (token_file_remove(keys->keys.path, c->arg, false, &none) < 0 &&
+        (none.code != ERR_NOT_FOUND || !key_belongings_exist(c->store, c->arg))) {
         api_keys_reread(keys); // the command line may have removed it
         *e = none;
         return -1;
     }
     log_info("key.removed", "name=%s", c->arg);
-    if (secret_store_remove_of(&c->store->stored, c->arg, e) < 0 ||
-        webhooks_remove_of(&c->store->events.webhooks, c->arg, e) < 0 ||
-        events_remove_of(&c->store->events, c->arg, e) < 0)
+    if (key_belongings_remove(c->store, c->arg, e) < 0)
         err_wrap(e, "the key is deleted, but not all of its secrets, webhooks and events; run this "
                     "again on the unix socket");
     else

@@ -14,6 +14,7 @@
 
 #define NOBODY       "" // no key has this name
 #define BUSY_RETRY_S "2"
+#define HELD_RETRY_S "5"
 
 // Refuse a limit that the daemon does not apply, as the user would rely on it.
 static int check(const struct token_list *keys, struct err *e)
@@ -42,6 +43,7 @@ int api_keys_init(struct api_keys *k, const char *path, struct err *e)
 
 void api_keys_fini(struct api_keys *k)
 {
+    token_list_fini(&k->previous);
     token_ring_fini(&k->keys);
 }
 
@@ -51,9 +53,21 @@ static void refresh(struct api_keys *k)
     struct err e = ERR_INIT;
     if (!token_ring_refresh(&k->keys, clock_mono_ms(), &old))
         return;
-    token_list_fini(&old);
+    token_list_fini(&k->previous);
+    k->previous = old;
+    k->is_new = true;
     if (check(&k->keys.list, &e) < 0)
         log_error("keys.limit", "error=\"%s\"", e.msg);
+}
+
+void api_keys_look(struct api_keys *k)
+{
+    refresh(k);
+    if (!k->is_new)
+        return;
+    k->is_new = false;
+    if (k->watch.on_read)
+        k->watch.on_read(k->watch.ctx);
 }
 
 static bool is_local(struct http_request *req)
@@ -89,14 +103,26 @@ static const struct token *find(const struct api_keys *k, const struct http_requ
     return found && found->expires_ns > clock_wall_ns() ? found : NULL;
 }
 
+static bool is_held(const struct api_keys *k, const struct token *key)
+{
+    return k->watch.is_held && k->watch.is_held(key->name, k->watch.ctx);
+}
+
 bool api_keys_admits(struct api_keys *k, struct http_request *req)
 {
     if (is_local(req))
         return true;
-    refresh(k);
-    if (find(k, req))
+    api_keys_look(k);
+    const struct token *key = find(k, req);
+    if (key && !is_held(k, key))
         return true;
-    if (!key_of(req))
+    if (key) {
+        http_response_header(req, "Retry-After", HELD_RETRY_S);
+        reply_error(req, 503, "api_key_held",
+                    "what belonged to the earlier API key \"%s\" could not be removed; the "
+                    "daemon's log says why, and the daemon tries again every few seconds",
+                    key->name);
+    } else if (!key_of(req))
         reply_error(req, 401, "api_key_missing",
                     "an API key is needed, in the header X-API-KEY; `cubby key new NAME` on the "
                     "server makes one");
@@ -183,7 +209,7 @@ bool api_keys_may_change(const struct api_keys *k, struct http_request *req)
 void api_keys_reread(struct api_keys *k)
 {
     k->keys.looked_ms = 0; // long ago
-    refresh(k);
+    api_keys_look(k);
 }
 
 bool api_keys_is_key(struct api_keys *k, const char *authorization)

@@ -19,16 +19,30 @@
 #define API_KEYS_BODIES_BYTES ((size_t)32 << 20)
 #define API_KEYS_BODY_SMALL   ((size_t)4 << 10)
 
+// The daemon follows the file: it removes what belongs to a key that was removed from it.
+struct api_keys_watch {
+    // The file was read again. Called before the next request is admitted, from api_keys_admits,
+    // api_keys_reread or api_keys_look. No handler of a request is under way that holds secrets or
+    // webhooks.
+    void (*on_read)(void *ctx);
+    // Return whether requests with the key of this name must wait (503).
+    bool (*is_held)(const char *name, void *ctx);
+    void *ctx;
+};
+
 struct api_keys {
     struct token_ring keys;
+    struct token_list previous; // a handler that is under way may have borrowed a name of it
     struct body_room bodies;
+    struct api_keys_watch watch; // set after api_keys_init; without functions: nobody follows
+    bool is_new;                 // the file was read again, and on_read was not yet called
 };
 
 // A malformed file is an error; a missing file means no keys.
 int api_keys_init(struct api_keys *k, const char *path, struct err *e);
 void api_keys_fini(struct api_keys *k);
 
-// Return whether the request may be handled; false after a 401.
+// Return whether the request may be handled; false after a 401 or a 503.
 bool api_keys_admits(struct api_keys *k, struct http_request *req);
 
 struct quota;
@@ -60,6 +74,9 @@ bool api_keys_sees_host(const struct api_keys *k, struct http_request *req);
 bool api_keys_may_change(const struct api_keys *k, struct http_request *req);
 // Read the file now: it has just been changed.
 void api_keys_reread(struct api_keys *k);
+// Read the file if it has changed, as each request does. For a timer: a daemon without requests
+// learns of removals, too.
+void api_keys_look(struct api_keys *k);
 
 // Return whether an Authorization header holds a key of this daemon, expired or not. Reads a
 // changed file.

@@ -384,8 +384,10 @@ def test_cubby_key_changes_the_file_of_the_daemon(tmp_path):
         assert "away" in cubby(daemon.home, "key", "ls", "--keys", str(other)).stdout
         assert cubby(daemon.home, "key", "rm", "--keys", str(other), "shared").returncode == 1
         assert cubby(daemon.home, "key", "rm", "--keys", str(other), "away").returncode == 0
-        assert "shared" in keys.read_text() and "away" not in other.read_text()
-        assert cubby(daemon.home, "key", "rm", "shared").returncode == 0 and "shared" not in keys.read_text()
+        assert "shared" in keys.read_text() and json.loads(other.read_text())["tokens"] == []
+        assert cubby(daemon.home, "key", "rm", "shared").returncode == 0
+        assert json.loads(keys.read_text())["tokens"] == []
+        assert [list(json.loads(file.read_text())["removed"]) for file in (keys, other)] == [["shared"], ["away"]]
 
 
 def test_cubby_key_without_a_daemon_reads_the_environment(tmp_path):

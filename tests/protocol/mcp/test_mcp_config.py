@@ -112,7 +112,9 @@ def test_tokens_that_are_made_at_once_are_all_there(tmp_path):
 @pytest.mark.parametrize("bad", [
     {"tokens": [{**TOKEN, "sha256": "ab"}]}, {"tokens": [{**TOKEN, "name": "a b"}]}, {"tokens": [{**TOKEN, "x": 1}]},
     {"tokens": [{**TOKEN, "max_sandboxes": -1}]}, {"tokens": [{**TOKEN, "calls_per_minute": 1.5}]},
-    {"tokens": [{"name": "ci"}]}, {"tokens": {}}, {"x": []}, []], ids=repr)
+    {"tokens": [{"name": "ci"}]}, {"tokens": {}}, {"x": []}, [],
+    {"tokens": [], "removed": []}, {"tokens": [], "removed": {"a b": "2026-11-28T10:11:12Z"}},
+    {"tokens": [], "removed": {"ci": 1}}], ids=repr)
 def test_what_the_schema_of_tokens_refuses_the_program_does_too(tmp_path, bad):
     schema = json.loads((ROOT / "schemas/tokens.schema.json").read_text())
     assert list(jsonschema.Draft202012Validator(schema).iter_errors(bad))

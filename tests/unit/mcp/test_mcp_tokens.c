@@ -173,11 +173,12 @@ static void test_add(void)
     char *three auto_free = token_file_add(path, "three", &TOKEN_BEARER, &e);
     ok(three && stat(path, &st) == 0 && (st.st_mode & 0777) == 0640, "its mode is kept");
     e = ERR_INIT;
-    is_int(token_file_remove(path, "two", &e), 0, "one is taken out %s", e.msg);
+    is_int(token_file_remove(path, "two", true, &e), 0, "one is taken out %s", e.msg);
     is_int(token_file_read(path, &l, &e), 0, "what is left can be read");
     ok(l.count == 2 && str_eq(l.items[1].name, "three"), "and lacks it");
     token_list_fini(&l);
-    ok(token_file_remove(path, "two", &e) == -1 && e.code == ERR_NOT_FOUND, "once: %s", e.msg);
+    ok(token_file_remove(path, "two", true, &e) == -1 && e.code == ERR_NOT_FOUND, "once: %s",
+       e.msg);
     e = ERR_INIT;
     char *key auto_free = token_file_add(path, "key", &TOKEN_API_KEY, &e);
     ok(key && strlen(key) == 4 + 40 && str_starts(key, "e2b_"), "an API key %s", e.msg);
