@@ -182,6 +182,15 @@ static void on_woken(struct sandbox *sb, const struct err *e, void *ctx)
     change_free(p);
 }
 
+// Everybody may ask whether the daemon is there. An upload has a token in its path, and a request
+// for the files of a volume has the volume's.
+static bool is_open(struct http_request *req)
+{
+    const char *path = http_request_path(req);
+    return strcmp(path, "/health") == 0 || str_starts(path, API_VOLUMES) ||
+           (str_starts(path, API_UPLOADS) && str_eq(http_request_method(req), "PUT"));
+}
+
 // Refuse an impossible time to live even of an unknown sandbox, as E2B does.
 static void check_life(const struct api_call *c, struct err *e)
 {
@@ -195,6 +204,10 @@ static void on_body(struct http_request *req, const char *body, size_t len, void
     struct change *p = ctx;
     struct err e = ERR_INIT;
     http_request_on_close(req, NULL, NULL); // before an answer, which may free the request
+    if (!is_open(req) && !api_keys_admits(p->call.store->api_keys, req)) {
+        change_free(p); // the key was revoked while the body arrived
+        return;
+    }
     p->call.body = p->body = len ? json_parse(body, len, &e) : NULL;
     if (p->body && !json_is_object(p->body))
         err_set(&e, ERR_INVALID, "the body must be a JSON object");
@@ -286,15 +299,6 @@ static void allow_origins(struct http_request *req)
     http_response_header(req, "Access-Control-Allow-Origin", "*");
     http_response_header(req, "Access-Control-Expose-Headers",
                          "X-Next-Token, X-Total-Running, Cubby-Missing-Nodes");
-}
-
-// Everybody may ask whether the daemon is there. An upload has a token in its path, and a request
-// for the files of a volume has the volume's.
-static bool is_open(struct http_request *req)
-{
-    const char *path = http_request_path(req);
-    return strcmp(path, "/health") == 0 || str_starts(path, API_VOLUMES) ||
-           (str_starts(path, API_UPLOADS) && str_eq(http_request_method(req), "PUT"));
 }
 
 // Find the route and take it. Return whether the path is known, at least with another method.

@@ -64,6 +64,11 @@ static const char *error_code(const struct err *e)
 static void on_body(struct http_request *req, const char *body, size_t len, void *ctx)
 {
     struct pending_create *p = ctx;
+    if (!api_keys_admits(p->store->api_keys, req)) { // it was revoked while the body arrived
+        body_claim_give(&p->body);
+        pending_free(p);
+        return;
+    }
     struct create_spec spec = {.owner = api_keys_caller(p->store->api_keys, req)};
     struct err e = ERR_INIT;
     json_t *json = json_parse_few(body, len, NEW_VALUES_MAX, &e);

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -415,3 +416,21 @@ def test_a_keys_file_that_is_gone_is_no_outage(tmp_path):
         wait_for(lambda: is_logged() and "tokens.unreadable" in daemon.log.read_text(), 30, "the same if it is broken")
         keys.write_text('{"tokens": []}')
         wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key).status == 401, 30, "it is revoked")
+
+
+@pytest.mark.parametrize("path, body", [("/v2/sandboxes", {"templateID": "default"}), ("/volumes", {"name": "late"})])
+def test_a_key_that_is_revoked_before_the_body_came(daemon, path, body):
+    """What it made would belong to nobody."""
+    key = new_key(daemon, "late")
+    taken(daemon, key)
+    text = json.dumps(body).encode()
+    host, port = url(daemon).removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nX-API-KEY: {key}\r\nContent-Type: application/json\r\n"
+                           f"Expect: 100-continue\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 "), "the key was admitted"
+        assert cubby(daemon.home, "key", "rm", "late").returncode == 0
+        wait_for(lambda: ask(daemon, "GET", "/v2/sandboxes", key=key).status == 401, 30, "it is revoked")
+        connection.sendall(text)
+        assert connection.recv(100).startswith(b"HTTP/1.1 401 ")
+    assert daemon.request("GET", "/v2/sandboxes").json == [] and daemon.request("GET", "/volumes").json == []
