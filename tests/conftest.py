@@ -18,6 +18,15 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "only_in(*tiers, reason): the test has no meaning in other tiers (tiers.py)")
 
 
+# They build templates, for minutes. A worker that began one of them last would be alone at the end.
+LONGEST = ("test_template_move.py", "test_build.py", "test_sdk_templates.py", "test_template_extras.py", "test_scenario.py",
+           "test_template_image.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 def pytest_runtest_setup(item):
     skip_where_it_has_no_meaning(item)
 

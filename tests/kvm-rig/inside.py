@@ -280,7 +280,9 @@ def machine():
 
 
 def attack():
-    pytest("tests/attack", "--deselect", "tests/attack/test_abuse.py")
+    """test_the_vms_devices uses I/O ports in a program of the guest. QEMU's emulation of SVM refuses them."""
+    pytest("tests/attack", "--deselect", "tests/attack/test_abuse.py",
+           "--deselect", "tests/attack/test_guest_network.py::test_the_vms_devices")
 
 
 def e2e():
