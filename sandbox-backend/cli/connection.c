@@ -304,11 +304,10 @@ int connection_moved(struct connection *c, const char *id, struct err *e)
     return outcome(c, &w);
 }
 
-json_t *connection_arrive(struct connection *c, const char *id, const char *dir, bool wake,
-                          struct err *e)
+json_t *connection_arrive(struct connection *c, const struct client_arrival *a, struct err *e)
 {
     struct wait w = {.loop = &c->loop, .e = e};
-    client_arrive(c->client, id, dir, wake, on_json, &w);
+    client_arrive(c->client, a, on_json, &w);
     return wait_for(c, &w);
 }
 

@@ -102,8 +102,7 @@ json_t *connection_move(struct connection *c, const char *id, const char *node, 
                         struct err *e);
 int connection_move_cancel(struct connection *c, const char *id, struct err *e);
 int connection_moved(struct connection *c, const char *id, struct err *e);
-json_t *connection_arrive(struct connection *c, const char *id, const char *dir, bool wake,
-                          struct err *e);
+json_t *connection_arrive(struct connection *c, const struct client_arrival *a, struct err *e);
 
 // Return the id that `given` means: itself, or the only id that begins with it. New string, or
 // NULL.

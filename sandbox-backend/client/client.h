@@ -446,15 +446,22 @@ struct client_op *client_key_remove(struct client *c, const char *name, client_d
 struct client_op *client_health(struct client *c, client_json_cb cb, void *ctx);
 // Take no new sandboxes; and, unless `wakes`, wake none.
 struct client_op *client_drain(struct client *c, bool wakes, client_done_cb cb, void *ctx);
-// Begin to move a sandbox: it is hibernated. Gets {"ran", "again"}: it ran; an earlier command
-// began this. `cut`: "nothing", "streams" (of commands, files and upgraded connections) or "all".
-// ERR_BUSY: it answers other requests.
+// Begin to move a sandbox: it is hibernated. Gets {"ran", "again", "move"}: it ran; an earlier
+// command began this; the name of the move. `cut`: "nothing", "streams" (of commands, files and
+// upgraded connections) or "all". ERR_BUSY: it answers other requests.
 struct client_op *client_move(struct client *c, const char *id, const char *node, const char *cut,
                               client_json_cb cb, void *ctx);
 struct client_op *client_move_cancel(struct client *c, const char *id, client_done_cb cb,
                                      void *ctx);
 struct client_op *client_moved(struct client *c, const char *id, client_done_cb cb, void *ctx);
-// Take a sandbox that came, from the directory `dir` of the home's cache. NULL: ask whether it is
-// here already; ERR_NOT_FOUND.
-struct client_op *client_arrive(struct client *c, const char *id, const char *dir, bool wake,
-                                client_json_cb cb, void *ctx);
+struct client_arrival {
+    const char *id, *move; // valid; `move` is of client_move
+    const char *dir;       // of the home's cache; NULL: only ask
+    bool wake;             // wake it at once
+    bool bar;              // the move shall never bring the sandbox
+};
+// Take a sandbox that came, or ask for it. Gets {"arrival"}: "taken", "came" (by an earlier
+// request) or "barred". ERR_NOT_FOUND: the move has not brought it. ERR_CONFLICT: the move was
+// barred, or another copy of the sandbox is there.
+struct client_op *client_arrive(struct client *c, const struct client_arrival *a, client_json_cb cb,
+                                void *ctx);

@@ -70,10 +70,11 @@ struct client_op *client_moved(struct client *c, const char *id, client_done_cb 
     return tell(c, "POST", target, cb, ctx);
 }
 
-struct client_op *client_arrive(struct client *c, const char *id, const char *dir, bool wake,
-                                client_json_cb cb, void *ctx)
+struct client_op *client_arrive(struct client *c, const struct client_arrival *a, client_json_cb cb,
+                                void *ctx)
 {
-    char *target auto_free = str_printf("/arrivals/%s%s%s%s", id, dir ? "?dir=" : "",
-                                        dir ? dir : "", dir && wake ? "&wake=1" : "");
+    char *target auto_free =
+        str_printf("/arrivals/%s?move=%s%s%s%s%s", a->id, a->move, a->dir ? "&dir=" : "",
+                   a->dir ? a->dir : "", a->wake ? "&wake=1" : "", a->bar ? "&bar=1" : "");
     return ask(c, "POST", target, ASK_MS, cb, ctx);
 }

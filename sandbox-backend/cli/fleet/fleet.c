@@ -64,17 +64,22 @@ static int fleet_config(struct fleet_config *c, const char *path)
 }
 
 struct fleet_words {
-    bool wake, check, abandon;
+    bool check, abandon;
 };
 
 // The second word says what to do.
-static int run(int argc, char **argv, struct fleet_drain *drain, const struct fleet_words *words)
+static int run(int argc, char **argv, struct fleet_drain *drain, struct fleet_parcel *parcel,
+               const struct fleet_words *words)
 {
     const char *what = argc > 1 ? argv[1] : "";
     if (argc == 3 && strcmp(what, "config") == 0)
         return fleet_config(&config, argv[2]);
-    if (argc == 3 && strcmp(what, "receive") == 0)
-        return words->check ? fleet_receive_check(argv[2]) : fleet_receive(argv[2], words->wake);
+    if (argc == 3 && strcmp(what, "receive") == 0 && words->check)
+        return fleet_receive_check(argv[2]);
+    if (argc == 3 && strcmp(what, "receive") == 0) {
+        parcel->id = argv[2];
+        return fleet_receive(parcel);
+    }
     if (argc == 4 && strcmp(what, "drain") == 0) {
         drain->node = argv[2];
         drain->nodes = argv[3];
@@ -89,6 +94,7 @@ int verb_fleet(int argc, char **argv)
 {
     struct fleet_drain drain = {0};
     struct fleet_words words = {0};
+    struct fleet_parcel parcel = {0};
     config = (struct fleet_config){.listen = "127.0.0.1:8080"};
     const struct opt opts[] = {
         CLI_STRING("listen", &config.listen, "HOST:PORT",
@@ -106,18 +112,21 @@ int verb_fleet(int argc, char **argv)
                    "drain: brings the changed list to the proxy and to the nodes"),
         CLI_FLAG("abandon", &words.abandon,
                  "drain: the other node is gone for good; its unsure sandboxes run here again"),
-        CLI_FLAG("wake", &words.wake, "receive: let the sandbox run at once"),
+        CLI_STRING("node", &parcel.node, "NODE", "receive: the node that this must be"),
+        CLI_STRING("move", &parcel.move, "MOVE", "receive: the name of the sandbox's move"),
+        CLI_FLAG("wake", &parcel.wake, "receive: let the sandbox run at once"),
         CLI_FLAG("check", &words.check, "receive: only say whether this host can receive as NODE"),
     };
-    const struct cli_usage usage = {.synopsis =
-                                        "fleet config [OPTIONS] NODES-FILE\n"
-                                        "       cubby fleet drain [OPTIONS] NODE NODES-FILE\n"
-                                        "       cubby fleet drain --abandon NODE NODES-FILE\n"
-                                        "       cubby fleet receive [--wake] ID\n"
-                                        "       cubby fleet receive --check NODE",
-                                    .text = TEXT,
-                                    .opts = opts,
-                                    .opt_count = ARRAY_LEN(opts)};
+    const struct cli_usage usage = {
+        .synopsis = "fleet config [OPTIONS] NODES-FILE\n"
+                    "       cubby fleet drain [OPTIONS] NODE NODES-FILE\n"
+                    "       cubby fleet drain --abandon NODE NODES-FILE\n"
+                    "       cubby fleet receive --node NODE --move MOVE [--wake] "
+                    "ID\n"
+                    "       cubby fleet receive --check NODE",
+        .text = TEXT,
+        .opts = opts,
+        .opt_count = ARRAY_LEN(opts)};
     int done = cli_begin(&usage, &argc, argv);
-    return done >= 0 ? done : run(argc, argv, &drain, &words);
+    return done >= 0 ? done : run(argc, argv, &drain, &parcel, &words);
 }

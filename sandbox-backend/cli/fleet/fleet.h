@@ -49,19 +49,24 @@ int fleet_choose(const struct fleet_drain *o, const struct nodes *nodes, struct 
 bool fleet_allows(const char *names, const char *node); // names: fleet_drain.to
 // Write "then=NAME" or "moved=NAME" into the node's line of the list, in place of such a word.
 int fleet_list_set(const char *path, const char *node, const char *word, struct err *e);
-// Return whether the daemon at the node's URL is this node.
-bool fleet_node_answers(const struct node *n, const char *ca);
 int fleet_reload(const char *command, struct err *e);
 
 // Sync a file, or a directory, and the name that it has to the disk. The daemon does not do it,
 // because its loop would wait.
 int fleet_sync(const char *path, struct err *e);
 
-// The other side of a drain: take the sandbox `id` from an archive on standard input, and print
-// {"taken": true} or {"taken": false, "absent": ..., "why": "..."}. "absent": true says that the
-// sandbox is not here; false, that this command did not take it. Without an answer, it may have
-// been taken. Return the exit status.
-int fleet_receive(const char *id, bool wake);
+// One sandbox on its way to the node `node`.
+struct fleet_parcel {
+    const char *id, *node;
+    const char *move; // name of the move, which the daemon that has the sandbox made
+    bool wake;        // it is woken there
+};
+
+// The other side of a drain: take the sandbox from an archive on standard input, and print
+// {"taken": true} or {"taken": false, "barred": ..., "why": "..."}. "barred": true says that this
+// move will never bring the sandbox here, also by another command; false, that this command did not
+// take it. Without an answer, it may have been taken. Return the exit status.
+int fleet_receive(const struct fleet_parcel *p);
 // Say whether this host can receive as the node `node`, and print {"ready": true, "format": ...,
 // "version": "..."} or {"ready": false, "why": "..."}. Return the exit status.
 int fleet_receive_check(const char *node);
@@ -72,16 +77,16 @@ int fleet_receive_check(const char *node);
 int fleet_send_check(const char *via, const char *node, struct err *e);
 enum sent {
     SENT_TAKEN,
-    SENT_REFUSED, // the other node does not have it
+    SENT_REFUSED, // the other node will never have it by this move
     SENT_NOTHING, // the other node has not got it from this command
     SENT_UNSURE,  // the other node may have it
 };
-enum sent fleet_send(const char *via, const char *archive, const char *id, bool wake,
+enum sent fleet_send(const char *via, const char *archive, const struct fleet_parcel *p,
                      struct err *e);
 
 // ---- fleet_drain.c, for fleet_abandon.c too
 
-// Check that the daemon of `c` is this node.
+// Check that the daemon of `c` is this node. The error does not say what to do.
 int fleet_check_here(struct connection *c, const char *node, struct err *e);
 // Take the lock of drains: two would disagree about what the other node has. Return a descriptor.
 int fleet_lock(const struct connection *c, struct err *e);

@@ -129,9 +129,7 @@ int fleet_check_here(struct connection *c, const char *node, struct err *e)
     int result = !health ? -1
                  : str_eq(here, node)
                      ? 0
-                     : err_set(e, ERR_PRECONDITION,
-                               "the daemon here is %s%s, not node \"%.40s\": run this on the host "
-                               "of that node, as the user that runs its daemon",
+                     : err_set(e, ERR_PRECONDITION, "the daemon found is %s%s, not node \"%.40s\"",
                                here ? "node " : "no node of a fleet", here ? here : "", node);
     json_decref(health);
     return result;
@@ -158,7 +156,7 @@ static void pause_ms(int ms)
     nanosleep(&time, NULL);
 }
 
-// Hibernate it, if possible when it answers no request. Return {"ran", "again"}, or NULL.
+// Hibernate it, if possible when it answers no request. Return what client_move gets, or NULL.
 static json_t *begin(struct drain *d, const char *id, struct err *e)
 {
     json_t *begun = NULL;
@@ -207,7 +205,6 @@ static enum outcome finish(struct drain *d, const char *id, enum sent sent, bool
 static enum outcome carry(struct drain *d, const char *id, const json_t *begun, struct err *e)
 {
     bool again = json_is_true(json_object_get(begun, "again"));
-    bool ran = json_is_true(json_object_get(begun, "ran"));
     struct sha256 digest;
     // A host that loses its power must not let it run again, beside the other node.
     char *record auto_free = str_printf("%s/sandboxes/%s/sandbox.json", d->c.home, id);
@@ -217,7 +214,11 @@ static enum outcome carry(struct drain *d, const char *id, const json_t *begun, 
         unlink(d->archive);
         return again ? UNSURE : stay(d, id);
     }
-    enum sent sent = fleet_send(d->via, d->archive, id, ran, e);
+    const struct fleet_parcel parcel = {.id = id,
+                                        .node = d->to,
+                                        .move = json_string_value(json_object_get(begun, "move")),
+                                        .wake = json_is_true(json_object_get(begun, "ran"))};
+    enum sent sent = fleet_send(d->via, d->archive, &parcel, e);
     unlink(d->archive);
     return finish(d, id, sent, again, e);
 }
@@ -470,7 +471,7 @@ static int prepare(const struct fleet_drain *o, struct nodes *nodes, struct drai
 static int drain_locked(struct drain *d, struct nodes *nodes, char *to, struct err *e)
 {
     if (fleet_check_here(&d->c, d->o->node, e) < 0)
-        return -1;
+        return err_wrap(e, "run this on the host of the node, as the user that runs its daemon");
     int lock auto_close = fleet_lock(&d->c, e);
     d->archive = str_printf("%s/cache/drain.cubby", d->c.home);
     if (lock < 0 || prepare(d->o, nodes, d, to, e) < 0)

@@ -20,25 +20,10 @@
 
 enum outcome {
     TAKEN,
-    REFUSED, // it is not here
-    UNREAD,  // this command has not taken it; an earlier one may have
+    REFUSED, // this move will never bring it here
+    UNREAD,  // this command has not taken it; another one may
     UNKNOWN, // it may be here
 };
-
-// Of two commands for one sandbox, the second waits for the first: else a refusal of one could come
-// before the success of the other.
-static int lock_one(const char *home, const char *id, struct err *e)
-{
-    char *dir auto_free = str_printf("%s/cache", home);
-    char *path auto_free = str_printf("%s/receive-%s.lock", dir, id);
-    if (dir_make(dir, 0700, e) < 0)
-        return -1;
-    int fd auto_close = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || flock(fd, LOCK_EX) < 0)
-        return err_sys(e, errno, "lock %s", path);
-    unlink(path); // one that waited for this file locks it all the same, and is the last
-    return steal_fd(&fd);
-}
 
 // The daemon did not answer, so it may have taken the sandbox.
 static bool is_unanswered(const struct err *e)
@@ -59,38 +44,55 @@ int fleet_sync(const char *path, struct err *e)
     return sync_one(path, e) < 0 ? -1 : sync_one(parent, e);
 }
 
-static enum outcome take(struct connection *c, const char *id, bool wake, struct err *e)
+// It was refused. Another command may be under way with the same archive, so let the daemon refuse
+// that one, too. Without its word, nothing is known.
+static enum outcome bar(struct connection *c, const struct fleet_parcel *p)
+{
+    const struct client_arrival refused = {.id = p->id, .move = p->move, .bar = true};
+    struct err e = ERR_INIT;
+    json_t *answer = connection_arrive(c, &refused, &e);
+    const char *word = json_string_value(json_object_get(answer, "arrival"));
+    enum outcome result = str_eq(word, "came") ? TAKEN : str_eq(word, "barred") ? REFUSED : UNREAD;
+    json_decref(answer);
+    return result;
+}
+
+static enum outcome take(struct connection *c, const struct fleet_parcel *p, struct err *e)
 {
     struct sandbox_arrival a;
     enum outcome result = REFUSED;
     tool_watch_signals();
-    if (sandbox_archive_read(&a, c->home, id, "/dev/stdin", e) == 0) {
-        json_t *answer = connection_arrive(c, id, str_base(a.dir), wake, e);
+    if (sandbox_archive_read(&a, c->home, p->id, "/dev/stdin", e) == 0) {
+        const struct client_arrival came = {
+            .id = p->id, .move = p->move, .dir = str_base(a.dir), .wake = p->wake};
+        json_t *answer = connection_arrive(c, &came, e);
         result = answer ? TAKEN : is_unanswered(e) ? UNKNOWN : REFUSED;
         json_decref(answer);
-        char *place auto_free = str_printf("%s/sandboxes/%s", c->home, id);
-        if (result == TAKEN && fleet_sync(place, e) < 0)
-            result = UNKNOWN;
     }
     tool_unwatch_signals();
     sandbox_arrival_fini(&a);
     return result;
 }
 
-static enum outcome receive(struct connection *c, const char *id, bool wake, struct err *e)
+static enum outcome receive(struct connection *c, const struct fleet_parcel *p, struct err *e)
 {
-    struct err absent = ERR_INIT;
-    int lock auto_close = lock_one(c->home, id, e);
-    if (lock < 0)
+    const struct client_arrival asked = {.id = p->id, .move = p->move};
+    char *place auto_free = str_printf("%s/sandboxes/%s", c->home, p->id);
+    struct err known = ERR_INIT;
+    if (fleet_check_here(c, p->node, e) < 0)
         return UNREAD;
-    json_t *here = connection_arrive(c, id, NULL, false, &absent);
+    json_t *here = connection_arrive(c, &asked, &known);
+    enum outcome result = here ? TAKEN : known.code == ERR_CONFLICT ? REFUSED : UNREAD;
     json_decref(here);
-    if (here)
-        return TAKEN; // by an earlier command
-    if (absent.code == ERR_NOT_FOUND)
-        return take(c, id, wake, e);
-    *e = absent;
-    return UNREAD;
+    if (known.code == ERR_NOT_FOUND)
+        result = take(c, p, e);
+    else if (err_is(&known))
+        *e = known;
+    if (result == REFUSED)
+        result = bar(c, p);
+    if (result == TAKEN && file_exists(place) && fleet_sync(place, e) < 0)
+        result = UNKNOWN;
+    return result;
 }
 
 static int answer(enum outcome result, const struct err *e)
@@ -98,23 +100,24 @@ static int answer(enum outcome result, const struct err *e)
     if (result == UNKNOWN)
         return cli_fail(e);
     json_t *text = result == TAKEN ? json_pack("{s:b}", "taken", 1)
-                                   : json_pack("{s:b, s:b, s:s}", "taken", 0, "absent",
+                                   : json_pack("{s:b, s:b, s:s}", "taken", 0, "barred",
                                                (int)(result == REFUSED), "why", e->msg);
     cli_print_json(text);
     json_decref(text);
     return result == TAKEN ? 0 : 1;
 }
 
-int fleet_receive(const char *id, bool wake)
+int fleet_receive(const struct fleet_parcel *p)
 {
     struct err e = ERR_INIT;
     struct connection c;
     const struct backend_opts local = {.backend = "local"};
-    if (!sandbox_id_is_valid(id))
-        return cli_usage_error("fleet receive takes the id of one sandbox");
+    if (!sandbox_id_is_valid(p->id) || !p->node || !node_name_is_valid(p->node) || !p->move ||
+        p->move[strspn(p->move, "0123456789abcdef-")])
+        return cli_usage_error("fleet receive takes --node, --move and the id of one sandbox");
     if (connection_open(&c, &local, CONNECT_NEVER_STARTS, &e) < 0)
         return answer(UNREAD, &e);
-    enum outcome result = receive(&c, id, wake, &e);
+    enum outcome result = receive(&c, p, &e);
     connection_close(&c);
     return answer(result, &e);
 }
@@ -124,7 +127,7 @@ int fleet_receive(const char *id, bool wake)
 static int check_node(struct connection *c, const char *node, struct err *e)
 {
     if (fleet_check_here(c, node, e) < 0)
-        return -1;
+        return err_wrap(e, "--via must run cubby on its host, as the user that runs its daemon");
     json_t *health = connection_health(c, e);
     bool draining = json_is_true(json_object_get(health, "draining"));
     json_decref(health);

@@ -168,13 +168,15 @@ static enum sent judge(const json_t *answer, bool whole, struct err *e)
         return SENT_UNSURE;
     *e = ERR_INIT;
     err_set(e, ERR_PRECONDITION, "%s", text_of(answer, "why"));
-    return json_is_true(json_object_get(answer, "absent")) ? SENT_REFUSED : SENT_NOTHING;
+    return json_is_true(json_object_get(answer, "barred")) ? SENT_REFUSED : SENT_NOTHING;
 }
 
-enum sent fleet_send(const char *via, const char *archive, const char *id, bool wake, struct err *e)
+enum sent fleet_send(const char *via, const char *archive, const struct fleet_parcel *p,
+                     struct err *e)
 {
     int in auto_close = -1;
-    char *words auto_free = str_printf("%s%s", wake ? "--wake " : "", id);
+    char *words auto_free =
+        str_printf("%s--node %s --move %s %s", p->wake ? "--wake " : "", p->node, p->move, p->id);
     pid_t feeder = start_feeding(archive, &in, e);
     if (feeder < 0)
         return SENT_NOTHING;

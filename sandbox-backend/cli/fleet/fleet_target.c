@@ -52,21 +52,6 @@ static int64_t load_of(const struct node *n, const char *ca, struct err *e)
     return percent;
 }
 
-bool fleet_node_answers(const struct node *n, const char *ca)
-{
-    const struct backend_opts far = {.backend = n->url,
-                                     .client = {.dialect = "cubbyd", .ca_file = ca}};
-    struct connection c;
-    struct err e = ERR_INIT;
-    if (connection_open(&c, &far, CONNECT_NEVER_STARTS, &e) < 0)
-        return false;
-    json_t *health = connection_health(&c, &e);
-    bool result = str_eq(json_string_value(json_object_get(health, "node")), n->name);
-    json_decref(health);
-    connection_close(&c);
-    return result;
-}
-
 int fleet_choose(const struct fleet_drain *o, const struct nodes *nodes, struct node_choice *out,
                  struct err *e)
 {

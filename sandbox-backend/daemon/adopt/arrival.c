@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox/admit.h"
+#include "sandbox-backend/daemon/sandbox/arrivals.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
@@ -46,20 +47,23 @@ static int check_secrets(struct sandbox *sb, struct err *e)
     return result;
 }
 
-static int check_record(struct sandbox *sb, const struct record_extra *extra, struct err *e)
+static int check_record(struct sandbox *sb, const char *move, const struct record_extra *extra,
+                        struct err *e)
 {
     if (extra->state != RECORD_PAUSED || extra->aside || !str_eq(sb->image, "") ||
         !json_is_null(extra->machine) || sb->moving || sb->mounts)
         return err_set(e, ERR_INVALID, "its record is not one of a hibernated sandbox");
+    if (!str_eq(sb->move_name, move))
+        return err_set(e, ERR_INVALID, "the archive is of another move");
     if (admit_check_owner(sb, e) < 0 || templates_check(sb, e) < 0)
         return -1;
     return check_secrets(sb, e);
 }
 
-static int read_one(struct sandbox *sb, struct err *e)
+static int read_one(struct sandbox *sb, const char *move, struct err *e)
 {
     struct record_extra extra = {0};
-    int result = record_read(sb, &extra, e) < 0 ? -1 : check_record(sb, &extra, e);
+    int result = record_read(sb, &extra, e) < 0 ? -1 : check_record(sb, move, &extra, e);
     json_decref(extra.machine);
     return result;
 }
@@ -72,12 +76,52 @@ static void on_awake(struct sandbox *sb, const struct err *e, void *ctx)
         log_warn("sandbox.arrived", "woken=no error=\"%s\"", e->msg);
 }
 
-int arrival_take(struct store *store, const char *id, const char *dir, bool wakes, struct err *e)
+// One that is being removed, because it was refused, is not here.
+static bool is_here(struct store *store, const char *id)
 {
-    if (admit_check_arrival(store, e) < 0 || put_in_place(store, id, dir, e) < 0)
+    const struct sandbox *sb = store_find_any(store, id);
+    return (sb && !sb->forget) || store_find_ended(store, id);
+}
+
+static bool has_left(const struct store *store, const char *id)
+{
+    char *node auto_free = moved_to(store, id);
+    return node != NULL;
+}
+
+int arrival_look(struct store *store, const struct arrival *a, enum arrival_state *out,
+                 struct err *e)
+{
+    enum arrival_note note;
+    if (arrivals_find(store, a->id, a->move, &note, e) < 0)
+        return -1;
+    bool here = is_here(store, a->id);
+    bool came =
+        note == ARRIVAL_TAKEN || (note == ARRIVAL_OFFERED && (here || has_left(store, a->id)));
+    *out = came ? ARRIVAL_CAME : note == ARRIVAL_REFUSED || here ? ARRIVAL_BARRED : ARRIVAL_ABSENT;
+    if (*out == ARRIVAL_BARRED && here)
+        err_set(e, ERR_CONFLICT,
+                "another copy of the sandbox is there, or has ended there; end one of the two");
+    else if (*out == ARRIVAL_BARRED)
+        err_set(e, ERR_CONFLICT, "it has refused this move before; run this again");
+    return 0;
+}
+
+int arrival_bar(struct store *store, const struct arrival *a, struct err *e)
+{
+    return arrivals_write(store, a->id, a->move, ARRIVAL_REFUSED, e);
+}
+
+int arrival_take(struct store *store, const struct arrival *a, struct err *e)
+{
+    const char *id = a->id;
+    if (admit_check_arrival(store, e) < 0 ||
+        arrivals_write(store, id, a->move, ARRIVAL_OFFERED, e) < 0 ||
+        put_in_place(store, id, a->dir, e) < 0)
         return -1;
     struct sandbox *sb = sandbox_new(store, id);
-    if (read_one(sb, e) < 0) {
+    struct err unwritten = ERR_INIT;
+    if (read_one(sb, a->move, e) < 0) {
         sb->forget = true;
         ending_start(sb, ENDED_LOST, NULL);
         return -1;
@@ -86,11 +130,14 @@ int arrival_take(struct store *store, const char *id, const char *dir, bool wake
     sandbox_set_state(sb, SANDBOX_PAUSED);
     moved_forget(store, id);
     FAULT("arrival.3");
+    // Without this note, the sandbox or a note of its end tells that it came.
+    if (arrivals_write(store, id, a->move, ARRIVAL_TAKEN, &unwritten) < 0)
+        log_warn("sandbox.arrived", "noted=no error=\"%s\"", unwritten.msg);
     store->hooks->ports_reopen(sb);
     log_info("sandbox.arrived", "id=%s asleep=%d left_ms=%lld", id, sb->asleep,
              (long long)(sb->end_ms - clock_mono_ms()));
     journal_add(&sb->journal, JOURNAL_INFO, "came from another node");
-    if (wakes && sb->asleep)
+    if (a->wakes && sb->asleep)
         pause_wake(sb, on_awake, NULL);
     store_plan(store);
     return 0;

@@ -11,6 +11,7 @@
 #include "sandbox-backend/daemon/api/api.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/arrivals.h"
 #include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sleep/move.h"
@@ -28,8 +29,8 @@ static int need_local(struct api_call *c, struct err *e)
 static void reply_moving(struct http_request *req, const struct sandbox *sb, bool again)
 {
     reply_json(req, 200,
-               json_pack("{s:s, s:b, s:b}", "sandboxID", sb->id, "ran", (int)sb->moving_ran,
-                         "again", (int)again));
+               json_pack("{s:s, s:b, s:b, s:s}", "sandboxID", sb->id, "ran", (int)sb->moving_ran,
+                         "again", (int)again, "move", sb->move_name));
 }
 
 static void on_moving(struct sandbox *sb, const struct err *e, void *ctx)
@@ -54,6 +55,10 @@ int api_move(struct api_call *c, struct err *e)
         return -1;
     if (!node || !node_name_is_valid(node) || str_eq(node, c->store->node))
         return err_set(e, ERR_INVALID, "to must be the name of another node");
+    if (c->sb->moving && !c->sb->move_name)
+        return err_set(
+            e, ERR_PRECONDITION,
+            "an older version of Cubby began to move it: end the move with that version");
     if (c->sb->moving && str_eq(c->sb->moving, node)) {
         move_hold(c->sb);
         reply_moving(c->req, c->sb, true);
@@ -101,20 +106,47 @@ int api_moved(struct api_call *c, struct err *e)
 }
 
 // ---- at the node that gets it
+static void reply_arrival(struct api_call *c, int status, const char *word)
+{
+    reply_json(c->req, status, json_pack("{s:s, s:s}", "sandboxID", c->arg, "arrival", word));
+}
+
+// Without "dir", this asks: 404 means that the move can bring the sandbox. With "bar=1" it never
+// will. "arrival": "taken", "came" (by an earlier request; it may have ended) or "barred".
 int api_arrive(struct api_call *c, struct err *e)
 {
-    const char *dir = query(c, "dir");
+    const struct arrival a = {.id = c->arg,
+                              .move = query(c, "move"),
+                              .dir = query(c, "dir"),
+                              .wakes = str_eq(query(c, "wake"), "1")};
+    enum arrival_state state;
+    struct err why = ERR_INIT;
     if (need_local(c, e) < 0)
         return -1;
-    if (!sandbox_id_is_valid(c->arg))
-        return err_set(e, ERR_INVALID, "this is not the id of a sandbox");
-    // For a repeated move. One that has ended here stays so.
-    bool was_here = store_find_any(c->store, c->arg) || store_find_ended(c->store, c->arg);
-    if (!was_here && !dir)
-        return err_set(e, ERR_NOT_FOUND, "the sandbox is not here");
-    if (!was_here && arrival_take(c->store, c->arg, dir, str_eq(query(c, "wake"), "1"), e) < 0)
+    if (!sandbox_id_is_valid(c->arg) || !arrivals_move_is_valid(a.move))
+        return err_set(e, ERR_INVALID, "an arrival needs the id of a sandbox, and move");
+    if (arrival_look(c->store, &a, &state, &why) < 0) {
+        *e = why;
         return -1;
-    reply_json(c->req, was_here ? 200 : 201,
-               json_pack("{s:s, s:b}", "sandboxID", c->arg, "arrived", (int)!was_here));
+    }
+    if (state == ARRIVAL_CAME) {
+        reply_arrival(c, 200, "came");
+        return 0;
+    }
+    if (str_eq(query(c, "bar"), "1")) {
+        if (arrival_bar(c->store, &a, e) < 0)
+            return -1;
+        reply_arrival(c, 200, "barred");
+        return 0;
+    }
+    if (state == ARRIVAL_BARRED) {
+        *e = why;
+        return -1;
+    }
+    if (!a.dir)
+        return err_set(e, ERR_NOT_FOUND, "the sandbox is not here");
+    if (arrival_take(c->store, &a, e) < 0)
+        return -1;
+    reply_arrival(c, 201, "taken");
     return 0;
 }

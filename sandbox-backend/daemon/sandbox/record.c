@@ -52,6 +52,7 @@ static const struct json_field FIELDS[] = {
     LONG(used_ms),         IDLE(freeze_ms),   IDLE(hibernate_ms),  BOOL(sliding),
     BOOL(auto_pause),      BOOL(auto_resume), BOOL(asleep),        LONG(first_timeout_ms),
     BOOL(auto_pause_disk), TEXT(parent),      TEXT(moving),        BOOL(moving_ran),
+    TEXT(move_name),
 };
 
 static json_t *noted_to_json(const struct net_noted *n)

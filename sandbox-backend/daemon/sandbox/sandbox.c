@@ -98,6 +98,7 @@ void sandbox_free(struct sandbox *sb)
     guest_usage_fini(&sb->guest_usage);
     net_policy_fini(&sb->policy);
     free(sb->moving);
+    free(sb->move_name);
     free(sb->snapshot);
     free(sb->image);
     free(sb->mask_request_host);

@@ -134,6 +134,7 @@ struct sandbox {
 
     // A move to another node (sleep/move.h).
     char *moving;          // owned; the node that gets it; NULL: it stays
+    char *move_name;       // owned; name of its last move (arrivals.h), also after it; NULL: none
     bool moving_ran;       // it ran when the move began, so it is woken there
     bool stays;            // it cannot be moved, so it wakes here while others are moved
     struct operation move; // in the slot while requests wait for the end of the move

@@ -9,6 +9,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/proxy/proxy.h"
+#include "sandbox-backend/daemon/sandbox/arrivals.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
@@ -87,6 +88,8 @@ static int mark(struct sandbox *sb, const struct departure *d, struct err *e)
 {
     if (sb->image && *sb->image)
         return err_set(e, ERR_CONFLICT, "its image is a snapshot's; try again in a moment");
+    char *before auto_free = sb->move_name;
+    sb->move_name = arrivals_move_after(before);
     sb->moving = xstrdup(d->node);
     sb->moving_ran = d->ran;
     FAULT("move.1");

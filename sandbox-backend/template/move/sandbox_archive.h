@@ -11,7 +11,7 @@
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/keys/sha256.h"
 
-#define SANDBOX_ARCHIVE_FORMAT 1
+#define SANDBOX_ARCHIVE_FORMAT 2
 
 // Write the sandbox `id` of this home, which is hibernated and is being moved
 // (daemon/sleep/move.h), to a new file that only this user can read. digest: gets that of the

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Notes about the moves of sandboxes to this node.
+#include "sandbox-backend/daemon/sandbox/arrivals.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/base/home.h"
+#include "sandbox-backend/base/mem.h"
+#include "sandbox-backend/base/sandbox_id.h"
+#include "sandbox-backend/base/str.h"
+#include "sandbox-backend/daemon/sandbox/store.h"
+
+#define ARRIVALS       "arrivals" // a directory of the home
+#define FILE_BYTES_MAX (1 << 20)
+#define RANDOM_BYTES   8
+#define NUMBER_MAX     INT32_MAX
+
+static const char *const WORDS[] = {
+    [ARRIVAL_OFFERED] = "offered", [ARRIVAL_TAKEN] = "taken", [ARRIVAL_REFUSED] = "refused"};
+
+// Return the number of a valid name, or -1.
+static int64_t number_of(const char *move)
+{
+    char digits[16];
+    int64_t number = -1;
+    size_t len = strcspn(move, "-");
+    if (len == 0 || len >= sizeof digits)
+        return -1;
+    memcpy(digits, move, len);
+    digits[len] = '\0';
+    return str_to_int(digits, 1, NUMBER_MAX, &number) ? number : -1;
+}
+
+bool arrivals_move_is_valid(const char *move)
+{
+    const char *dash = move ? strchr(move, '-') : NULL;
+    return dash && number_of(move) > 0 && strlen(dash + 1) == 2 * RANDOM_BYTES &&
+           strspn(dash + 1, "0123456789abcdef") == 2 * RANDOM_BYTES;
+}
+
+char *arrivals_move_after(const char *before)
+{
+    char *random auto_free = random_hex(RANDOM_BYTES);
+    int64_t number = before ? number_of(before) : 0;
+    return str_printf("%lld-%s", (long long)(number > 0 && number < NUMBER_MAX ? number + 1 : 1),
+                      random);
+}
+
+static char *path_of(const struct store *store, const char *id)
+{
+    return str_printf("%s/" ARRIVALS "/%.*s", store->home, (int)sandbox_id_len(id), id);
+}
+
+// Read the notes; none is an empty text.
+static int load(const char *path, struct buf *out, struct err *e)
+{
+    struct err why = ERR_INIT;
+    if (file_read(path, FILE_BYTES_MAX, out, &why) == 0 || why.code == ERR_NOT_FOUND)
+        return 0;
+    *e = why;
+    return -1;
+}
+
+static enum arrival_note note_of(const char *word)
+{
+    for (size_t i = ARRIVAL_OFFERED; i < ARRAY_LEN(WORDS); i++)
+        if (str_eq(word, WORDS[i]))
+            return (enum arrival_note)i;
+    return ARRIVAL_REFUSED; // of a newer version
+}
+
+int arrivals_find(const struct store *store, const char *id, const char *move,
+                  enum arrival_note *out, struct err *e)
+{
+    char *path auto_free = path_of(store, id);
+    struct buf text auto_buf = BUF_INIT;
+    int64_t newest = 0;
+    *out = ARRIVAL_NEW;
+    if (load(path, &text, e) < 0)
+        return -1;
+    char *all auto_free = buf_take(&text);
+    char *rest = all;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        const char *name = strsep(&line, " ");
+        if (str_eq(name, move))
+            *out = note_of(line);
+        newest = number_of(name) > newest ? number_of(name) : newest;
+    }
+    if (*out == ARRIVAL_NEW && newest >= number_of(move))
+        *out = ARRIVAL_REFUSED;
+    return 0;
+}
+
+// Append the lines but that of the move.
+static void copy_others(const struct buf *text, const char *move, struct buf *out)
+{
+    char *all auto_free = xstrdup(buf_str(text));
+    char *rest = all;
+    for (char *line; (line = strsep(&rest, "\n"));)
+        if (*line && !(str_starts(line, move) && line[strlen(move)] == ' '))
+            buf_printf(out, "%s\n", line);
+}
+
+int arrivals_write(const struct store *store, const char *id, const char *move,
+                   enum arrival_note note, struct err *e)
+{
+    char *dir auto_free = home_path(store->home, ARRIVALS);
+    char *path auto_free = path_of(store, id);
+    struct buf text auto_buf = BUF_INIT, changed auto_buf = BUF_INIT;
+    if (dir_make(dir, 0700, e) < 0 || load(path, &text, e) < 0)
+        return -1;
+    copy_others(&text, move, &changed);
+    buf_printf(&changed, "%s %s\n", move, WORDS[note]);
+    return file_replace(path, changed.data, changed.len, 0600, e);
+}
