@@ -47,12 +47,15 @@ struct drain {
 };
 
 // ---- 1. what was asked for
+// A way that is dead ends after a minute.
 static char *ssh_to(const struct node *n)
 {
     const char *colon = strrchr(n->address, ':');
     bool v6 = n->address[0] == '[';
     int len = (int)(colon - n->address) - (v6 ? 2 : 0);
-    return str_printf("ssh -oBatchMode=yes -- '%.*s' cubby", len, n->address + v6);
+    return str_printf("ssh -oBatchMode=yes -oServerAliveInterval=15 -oServerAliveCountMax=4 -- "
+                      "'%.*s' cubby",
+                      len, n->address + v6);
 }
 
 static char *via_of(const struct fleet_drain *o, const struct node *other)
@@ -296,7 +299,7 @@ static int move_new(struct drain *d, json_t *tried, struct err *e)
         d->counts[what]++;
         print(id, what, &why);
         count++;
-        if (d->broken) {
+        if (d->broken && !tool_interrupted()) {
             count = stop_broken(d, e);
             break;
         }

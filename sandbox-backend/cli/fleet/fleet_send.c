@@ -30,6 +30,16 @@
 
 // ---- 1. the command
 
+// The begin of a text that may be anything, for a person. New string.
+static char *first_line(const struct buf *text)
+{
+    const char *from = buf_str(text);
+    char *line = xstrndup(from, strcspn(from, "\r\n"));
+    for (char *c = line; *c; c++)
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+    return line;
+}
+
 // Run `cubby fleet receive WORDS` there, with `in` as its input. Return its answer, an object, or
 // NULL.
 static json_t *run_there(const char *via, const char *words, int in, int timeout_ms, struct err *e)
@@ -57,8 +67,13 @@ static json_t *run_there(const char *via, const char *words, int in, int timeout
             return answer;
         json_decref(answer);
     }
+    char *said auto_free = first_line(&text);
     if (why.code == ERR_CANCELED)
         *e = why;
+    else if (*said)
+        err_set(e, ERR_UNAVAILABLE,
+                "\"%.120s fleet receive\" must print only its answer; it printed \"%.60s\"", via,
+                said);
     else
         err_set(e, ERR_UNAVAILABLE, "\"%.120s fleet receive\" gave no answer%s%.80s", via,
                 err_is(&why) ? ": " : "", why.msg);

@@ -175,9 +175,10 @@ static int check_room(int64_t total, const char *dir, struct err *e)
     if (free_bytes < 0 || total <= free_bytes - SPARE_BYTES)
         return 0;
     return err_set(e, ERR_LIMIT,
-                   "the archive has %lld MB, but only %lld MB are free in %s; make room and "
-                   "import it again",
-                   (long long)(total / MIB), (long long)(free_bytes / MIB), dir);
+                   "the archive needs %lld MB and %lld MB to spare, but only %lld MB are free in "
+                   "%s; make room there, and try again",
+                   (long long)(total / MIB), (long long)(SPARE_BYTES / MIB),
+                   (long long)(free_bytes / MIB), dir);
 }
 
 int carry_check(const json_t *files, const struct carry_rule *rules, size_t count, const char *dir,

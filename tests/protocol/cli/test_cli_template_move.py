@@ -145,7 +145,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_written(tmp_path):
         path = tmp_path / "large"
         path.write_bytes(archive(manifest(files=files), data=b"abcd" * 3 + b"\0" * (64 << 20)))
         answer = cubby(home, "import", str(path))
-        assert answer.returncode == 1 and "make room and import it again" in answer.stderr, answer
+        assert answer.returncode == 1 and "make room there, and try again" in answer.stderr, answer
         assert left(home) == []
     finally:
         subprocess.run(["umount", home], check=True)

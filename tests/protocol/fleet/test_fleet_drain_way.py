@@ -19,7 +19,7 @@ def test_a_host_that_cannot_receive_changes_nothing(fleet, tmp_path):
     made = fleet.create("a")
     fleet.count(made, "POST")
     node = fleet.nodes["a"]
-    for via, why in (("false", "gave no answer"), ("true", "gave no answer"), (fleet.via("a"), "not node \"b\""),
+    for via, why in (("false", "gave no answer"), ("true", "gave no answer"), ("echo 'Welcome\x1b'; :", 'printed "Welcome?"'), (fleet.via("a"), "not node \"b\""),
                      (f"env CUBBY_HOME={tmp_path}/none {CUBBY}", "none")):
         assert fleet.drain(via=via, status=1) == {}
         assert "node b cannot receive, so nothing was moved or changed" in fleet.said and why in fleet.said
