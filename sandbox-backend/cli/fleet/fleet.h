@@ -22,6 +22,8 @@ void fleet_config_write(const struct fleet_config *c, struct buf *out);
 // Print warnings about what is a mistake on most hosts. It is none if the files are on the proxy's
 // host, if nobody else can read the network, or if the certificates have what the warning says.
 void fleet_config_warn(const struct fleet_config *c);
+// Write the rules of a backend that say which node the number txn.bucket stands for.
+void fleet_buckets_write(const struct nodes *nodes, struct buf *out);
 
 // Move all sandboxes of the node `node`, on whose host this runs, to the node that its line names
 // by "then", or to the one with most room. Return the exit status.

@@ -106,10 +106,14 @@ static const char ROUTES[] =
     "!guest\n"
     "    http-request set-var(txn.name) \"req.body,json_query('\\$.name'),lower,field(1,:)\" if "
     "METH_POST named !guest\n"
+    "    http-request set-var(txn.name) \"req.body,json_query('\\$.alias'),lower,field(1,:)\" if "
+    "METH_POST named !guest !{ var(txn.name) -m len gt 0 }\n"
     "    http-request set-var(txn.name) \"req.body,json_query('\\$.volumeMounts[0].name'),lower\" "
     "if METH_POST create !guest\n"
     "    http-request set-var(txn.name) path,field(3,/),lower if !guest "
     "{ path -m reg ^/templates/[^/]+/files/ }\n"
+    "    http-request set-var(txn.bucket) var(txn.name),xxh32,mod(256) if "
+    "{ var(txn.name) -m found }\n"
     "    # 6. The bodies of the API and of envd's calls are small and are sent at once. They are "
     "waited\n"
     "    # for where the request may be sent again, but not a stream of input and not files.\n"
@@ -122,6 +126,7 @@ static const char ROUTES[] =
     "    http-request set-var(txn.small) bool(true) if !reads !guest api\n"
     "    http-request set-var(txn.small) bool(true) if !reads envd call !stream\n"
     "    use_backend node_%[var(txn.node)] if { var(txn.node) -m found }\n"
+    "    use_backend makes if METH_POST named !guest { var(txn.name) -m found }\n"
     "    use_backend named if { var(txn.name) -m found }\n"
     "    use_backend creates if METH_POST create !guest\n"
     "    default_backend any\n";
@@ -257,14 +262,25 @@ void fleet_config_write(const struct fleet_config *c, struct buf *out)
         2 * count);
     add_servers(c, true, out);
     buf_printf(out,
-               "\n# 404: a volume that was made when the list of nodes was another.\n"
+               "\n# 503: the node is drained, and nothing was made.\n"
+               "backend makes\n"
+               "    balance roundrobin\n"
+               "    option httpchk GET /health?for=make\n"
+               "    retries %d\n"
+               "    retry-on conn-failure 503\n",
+               2 * count);
+    fleet_buckets_write(&c->nodes, out);
+    add_servers(c, false, out);
+    buf_printf(out,
+               "\n# 404: a volume or a build that was made while the list was another, or a node "
+               "drained.\n"
                "backend named\n"
-               "    balance hash var(txn.name)\n"
-               "    hash-type consistent\n"
+               "    balance roundrobin\n"
                "    option httpchk GET /health\n"
                "    retries %d\n"
                "    retry-on conn-failure 404\n",
                2 * count);
+    fleet_buckets_write(&c->nodes, out);
     add_servers(c, false, out);
     buf_printf(out,
                "\n# 404: a template that another node has.\n"

@@ -122,6 +122,17 @@ def test_a_volume_is_found_by_its_id_and_its_name(fleet):
     assert "volume 'none' not found" in unknown.json["message"]
 
 
+def test_a_volume_is_found_by_its_name_at_each_node(fleet):
+    """Whichever node the name stands for, as after changes of the list."""
+    for name, node in fleet.nodes.items():
+        for i in range(4):
+            volume = fleet.request("POST", "/volumes", {"name": f"{name}-{i}"}, port=node.port).json["volumeID"]
+            create = {"templateID": "default", "volumeMounts": [{"name": f"{name}-{i}", "path": "/files"}]}
+            refused = fleet.request("POST", "/v2/sandboxes", create)
+            assert refused.status != 404 and "not found" not in refused.json["message"], refused.body
+            assert fleet.request("DELETE", f"/volumes/{volume}").status == 204
+
+
 # ---- templates and builds
 def test_a_template_that_one_node_has(fleet):
     fleet.nodes["c1"].template("rare")
@@ -161,6 +172,54 @@ def test_a_full_node_is_skipped(fleet):
     finally:
         fleet.nodes["a"].request("DELETE", "/drain")
     wait_for(lambda: node_of(fleet.create()["sandboxID"]) == "a", 30, "the node gets creates again")
+
+
+@pytest.mark.parametrize("drained", [["a"], ["a", "c1"], ["b"], ["c1"]])
+def test_nothing_that_stays_is_made_at_a_drained_node(fleet, drained):
+    """The next one by the hash makes it, and is found by the name."""
+    before = fleet.request("POST", "/v3/templates", {"name": "begun"}).json
+    build = f"/templates/begun/builds/{before['buildID']}"
+    volumes, create = [], {"templateID": "default"}
+    for name in drained:
+        fleet.nodes[name].request("POST", "/drain")
+    try:
+        for name in drained:
+            node = fleet.nodes[name]
+            for path, body in ("/volumes", {"name": "direct"}), ("/v3/templates", {"name": "direct"}):
+                for refused in node.request("POST", path, body), fleet.request("POST", path, body, port=node.port):
+                    assert (refused.status, refused.json["error_code"]) == (503, "node_draining"), refused.body
+                    assert refused.headers["Retry-After"] and f"node {name} is being drained" in refused.json["message"]
+        first = fleet.request("POST", "/volumes", {"name": "first"})  # the proxy does not know of the drain yet
+        assert first.status == 201, first.body
+        volumes.append(first.json["volumeID"])
+        assert node_of(volumes[-1]) not in drained
+        wait_for(lambda: fleet.proxy_uses("makes") == set(NODES) - set(drained), 30, "the proxy knows")
+        for i in range(6):
+            made = fleet.request("POST", "/volumes", {"name": f"v{i}"})
+            assert made.status == 201, made.body
+            volumes.append(made.json["volumeID"])
+            assert node_of(volumes[-1]) not in drained
+            assert fleet.request("POST", "/volumes", {"name": f"v{i}"}).status == 409
+            for naming in "name", "alias":
+                made = fleet.request("POST", "/v3/templates", {naming: f"t{i}{naming}:v1"})
+                assert made.status == 202, made.body
+                assert made.json["buildID"].partition("-")[0] not in drained
+                assert fleet.request("GET", f"/templates/t{i}{naming}/files/{'0' * 64}").status == 201
+                ended = fleet.request("DELETE", f"/templates/t{i}{naming}/builds/{made.json['buildID']}")
+                assert ended.status < 300, ended.body
+            create["volumeMounts"] = [{"name": f"v{i}", "path": "/files"}]
+            found = fleet.request("POST", "/v2/sandboxes", create)  # the tests' driver has no mounts
+            assert found.status != 404 and "not found" not in found.json["message"], found.body
+        assert fleet.request("GET", f"{build}/status").json["status"] == "waiting"  # those that have begun go on
+        assert fleet.request("GET", f"/templates/begun/files/{'0' * 64}").status == 201
+        assert fleet.request("POST", f"/v2{build}", {"fromTemplate": "default", "steps": []}).status == 202
+        assert fleet.request("DELETE", build).status < 300
+    finally:
+        for name in drained:
+            fleet.nodes[name].request("DELETE", "/drain")
+        for volume in volumes:
+            fleet.request("DELETE", f"/volumes/{volume}")
+    wait_for(lambda: fleet.proxy_uses("makes") == set(NODES), 30, "the proxy uses all again")
 
 
 def test_when_all_are_full_the_answer_says_so(fleet):
