@@ -50,6 +50,7 @@ int fleet_choose(const struct fleet_drain *o, const struct nodes *nodes, struct 
                  struct err *e);
 bool fleet_allows(const char *names, const char *node); // names: fleet_drain.to
 // Write "then=NAME" or "moved=NAME" into the node's line of the list, in place of such a word.
+// "moved=NAME" also replaces the "moved=" of nodes that were moved to this one before.
 int fleet_list_set(const char *path, const char *node, const char *word, struct err *e);
 // Return whether the daemon at the node's URL is this node.
 bool fleet_node_answers(const struct node *n, const char *ca);
