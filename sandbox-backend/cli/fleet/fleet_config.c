@@ -14,6 +14,11 @@
 
 #define SYSTEM_CA "/etc/ssl/certs/ca-certificates.crt"
 
+// The answer of the proxy itself if a backend has no node for a request.
+#define ERROR_503(message, code)                                                                 \
+    "    http-error status 503 content-type application/json string '{\"code\":503,\"message\":" \
+    "\"" message "\",\"error_code\":\"" code "\"}' hdr Retry-After 5\n"
+
 static const char HEAD[] =
     "# Made by `cubby fleet config`. Do not edit it: change the list of nodes and make it again.\n"
     "global\n"
@@ -44,10 +49,8 @@ static const char HEAD[] =
     "    retry-on conn-failure\n"
     "    option redispatch 1\n"
     "    default-server resolvers host init-addr last,libc,none check inter 1s fall 2 rise 1 "
-    "on-marked-down shutdown-sessions\n"
-    "    http-error status 503 content-type application/json string '{\"code\":503,\"message\":"
-    "\"the node of this request does not answer; try again in a moment\","
-    "\"error_code\":\"node_unavailable\"}' hdr Retry-After 5\n";
+    "on-marked-down shutdown-sessions\n" ERROR_503(
+        "the node of this request does not answer; try again in a moment", "node_unavailable");
 
 // A name in a header wins over a host name, and a host name over a path, as in cubbyd.
 static const char ROUTES[] =
@@ -258,7 +261,10 @@ void fleet_config_write(const struct fleet_config *c, struct buf *out)
         "    balance roundrobin\n"
         "    option httpchk GET /health?for=create\n"
         "    retries %d\n"
-        "    retry-on conn-failure 503 404\n",
+        "    retry-on conn-failure 503 404\n" ERROR_503(
+            "no node has room for a new sandbox: all are full, are drained or do not answer; try "
+            "again in a moment",
+            "host_full"),
         2 * count);
     add_servers(c, true, out);
     buf_printf(out,
@@ -267,7 +273,10 @@ void fleet_config_write(const struct fleet_config *c, struct buf *out)
                "    balance roundrobin\n"
                "    option httpchk GET /health?for=make\n"
                "    retries %d\n"
-               "    retry-on conn-failure 503\n",
+               "    retry-on conn-failure 503\n" ERROR_503(
+                   "no node takes a new volume or build: all are drained or do not answer; try "
+                   "again in a moment",
+                   "node_unavailable"),
                2 * count);
     fleet_buckets_write(&c->nodes, out);
     add_servers(c, false, out);

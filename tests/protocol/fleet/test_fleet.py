@@ -222,17 +222,26 @@ def test_nothing_that_stays_is_made_at_a_drained_node(fleet, drained):
     wait_for(lambda: fleet.proxy_uses("makes") == set(NODES), 30, "the proxy uses all again")
 
 
-def test_when_all_are_full_the_answer_says_so(fleet):
+def test_when_no_node_has_room_the_answer_says_so(fleet):
     for node in fleet.nodes.values():
         node.request("POST", "/drain")
     try:
-        answer = fleet.request("POST", "/v2/sandboxes", {"templateID": "default"})
-        assert answer.status == 503 and answer.headers["Retry-After"]
-        assert answer.json["error_code"] in ("host_full", "node_unavailable")
+        for known in False, True:
+            answer = fleet.request("POST", "/v2/sandboxes", {"templateID": "default"})
+            assert (answer.status, answer.json["error_code"]) == (503, "host_full") and answer.headers["Retry-After"]
+            if not known:
+                wait_for(lambda: not fleet.proxy_uses("creates") | fleet.proxy_uses("makes"), 30, "the proxy knows")
+        assert answer.json["message"].startswith("no node has room for a new sandbox: all are full, are drained or")
+        assert answer.headers["Content-Type"] == "application/json" and answer.json["code"] == 503
+        volume = fleet.request("POST", "/volumes", {"name": "nowhere"})
+        assert (volume.status, volume.json["error_code"]) == (503, "node_unavailable")
+        assert "all are drained" in volume.json["message"]
+        assert fleet.request("GET", "/sandboxes/" + "x" * 20).status == 404
     finally:
         for node in fleet.nodes.values():
             node.request("DELETE", "/drain")
-    wait_for(lambda: {node_of(fleet.create()["sandboxID"]) for _ in range(6)} == set(NODES), 30, "all get creates")
+    wait_for(lambda: fleet.proxy_uses("creates") == fleet.proxy_uses("makes") == set(NODES), 30, "all are used again")
+    assert {node_of(fleet.create()["sandboxID"]) for _ in range(6)} == set(NODES)
 
 
 # ---- streams
