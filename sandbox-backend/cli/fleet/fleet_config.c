@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
@@ -160,12 +161,18 @@ static void add_server(const struct fleet_config *c, const struct node *n, const
     buf_printf(out, "%s\n", more);
 }
 
+// Return whether the agent's host is the URL's. HAProxy resolves only that one while it runs.
+static bool agent_is_there(const struct node *n)
+{
+    size_t len = (size_t)(strrchr(n->agent, ':') - n->agent) + 1;
+    return strncasecmp(n->agent, n->address, len) == 0;
+}
+
 static void add_agent(const struct node *n, char *out, size_t room)
 {
     const char *colon = n->agent ? strrchr(n->agent, ':') : NULL;
     int len = colon ? (int)(colon - n->agent) : 0;
-    bool same = colon && strncmp(n->agent, n->address, (size_t)len + 1) == 0;
-    if (same) // a name of its own would have to be resolved when the proxy starts
+    if (colon && agent_is_there(n))
         snprintf(out, room, " weight 100 agent-check agent-port %s agent-inter 1s", colon + 1);
     else if (colon)
         snprintf(out, room, " weight 100 agent-check agent-addr %.*s agent-port %s agent-inter 1s",
@@ -221,6 +228,16 @@ static void warn_of_file(const char *option, const char *path)
         fprintf(stderr, "cubby: warning: the file of %s is not on this host: %s\n", option, path);
 }
 
+static void warn_of_agent(const struct node *n)
+{
+    char *host auto_free = xstrndup(n->agent, (size_t)(strrchr(n->agent, ':') - n->agent));
+    if (!is_address(host) && !agent_is_there(n))
+        fprintf(stderr,
+                "cubby: warning: node \"%s\": HAProxy does not start while the name %s of agent= "
+                "cannot be resolved. Use the host of the URL there, or an address\n",
+                n->name, host);
+}
+
 static void warn_of_node(const struct node *n)
 {
     char *host auto_free = host_of(n);
@@ -235,6 +252,8 @@ static void warn_of_node(const struct node *n)
                 "the node's certificate, and not in its subjectAltName. Put it there, or use a "
                 "host name in the URL\n",
                 n->name, host);
+    if (n->agent && !*n->moved)
+        warn_of_agent(n);
 }
 
 void fleet_config_warn(const struct fleet_config *c)

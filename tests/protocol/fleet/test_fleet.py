@@ -325,6 +325,12 @@ def test_a_node_that_is_drained_has_two_servers(tmp_path):
     ("a http://x:1\nb http://X:1/", 'line 2: nodes "a" and "b" have the same URL'),
     ("a http://x:1 agent=1", "not of the form HOST:PORT"), ("a http://x:1 moved=b", "does not name another node"),
     ("a http://x:1 moved=a", "does not name another node"), ("a http://x:1 weight=2", "is not agent=HOST:PORT"),
+    ("a http://x:1 then=b then=c", "line 1: the word then= is given twice"),
+    ("a http://x:1 moved=b moved=b", "the word moved= is given twice"),
+    ("a http://x:1 agent=x:2 agent=x:3", "the word agent= is given twice"),
+    *((f"a http://{host}:1", "the host is not a host name, an IPv4 address or [IPv6 address]")
+      for host in ("h..", "h.", ".h", "a..b", "a]b", "[a", "[::1", "::1", "[]", "[1.2.3.4]", "[x]", "a:2")),
+    ("a http://x:1 agent=h..:2", "the host is not"),
     ("a http://x:1 then=b", "then=b of node \"a\" does not name another node"),
     ("a http://x:1 then=b moved=b\nb http://y:1", "has both then= and moved="),
     ("a http://x:1 then=b\nb http://y:1 moved=c\nc http://z:1", "does not name another node that was not moved"),
@@ -332,6 +338,12 @@ def test_a_node_that_is_drained_has_two_servers(tmp_path):
 def test_a_wrong_list_of_nodes_is_told(tmp_path, text, why):
     ran = config(tmp_path, text)
     assert ran.returncode == 1 and why in ran.stderr and ran.stdout == ""
+
+
+def test_hosts_that_are_right(tmp_path):
+    hosts = ("[::1]", "[fe80::1:2]", "10.0.0.1", "a-b.example", "x_1")
+    made = config(tmp_path, "".join(f"n{i} https://{host}:1 agent={host}:2\n" for i, host in enumerate(hosts)))
+    assert made.returncode == 0 and all(f" {host}:1 " in made.stdout for host in hosts), made.stderr
 
 
 def test_nodes_by_name_with_tls(tmp_path):
@@ -368,3 +380,9 @@ def test_what_may_be_right_elsewhere_is_a_warning(tmp_path):
     assert "--cert is not on this host: /nope.pem" in made.stderr and "--ca is not on this host: /none.pem" in made.stderr
     assert 'node "b" is not https' in made.stderr and '"a"' not in made.stderr
     assert config(tmp_path, "a http://127.0.0.1:1\nb https://b.invalid:1\n").stderr == ""
+    agents = "a https://a.invalid:1 agent=A.invalid:2\nb https://b.invalid:1 agent=10.0.0.1:2\nc https://c.invalid:1 agent=d.invalid:2\n"
+    made = config(tmp_path, agents)
+    assert made.stderr.count("warning") == 1 and '"c": HAProxy does not start while the name d.invalid of agent=' in made.stderr
+    (tmp_path / "cfg").write_text(made.stdout.replace("agent-addr d.invalid ", ""))
+    checked = subprocess.run([HAPROXY, "-c", "-f", tmp_path / "cfg"], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stderr
