@@ -219,7 +219,7 @@ def test_nothing_that_stays_is_made_at_a_drained_node(fleet, drained):
             fleet.nodes[name].request("DELETE", "/drain")
         for volume in volumes:
             fleet.request("DELETE", f"/volumes/{volume}")
-    wait_for(lambda: fleet.proxy_uses("makes") == set(NODES), 30, "the proxy uses all again")
+    wait_for(lambda: fleet.proxy_uses("creates") == fleet.proxy_uses("makes") == set(NODES), 30, "all are used again")
 
 
 def test_when_no_node_has_room_the_answer_says_so(fleet):

@@ -2,6 +2,7 @@
 """Bodies that come slowly, or in parts, through the proxy while a node is drained."""
 
 import contextlib
+import itertools
 import json
 import time
 from concurrent import futures
@@ -74,8 +75,9 @@ def test_a_file_is_uploaded_slowly(fleet):
     made = fleet.create("a")
     kind = {"Content-Type": "multipart/form-data; boundary=x", "X-Access-Token": made["envdAccessToken"]}
     path = "/files?path=/tmp/slow&username=root"
-    body = b'--x\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n' + b"0123456789" * 1000 + b"\r\n--x--\r\n"
-    for headers, before in forms(fleet, made["sandboxID"], 49983):
+    form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n' + b"%s\r\n--x--\r\n"
+    for (headers, before), size in itertools.product(forms(fleet, made["sandboxID"], 49983), (10_000, 1_000_000)):
+        body = form % (b"x" * size)
         expected = fleet.request("POST", before + path, body, headers | kind, port=fleet.nodes["a"].port)
         answer = in_two_parts(fleet, "POST", before + path, body, headers | kind)
         assert (answer.status, answer.body) == (expected.status, expected.body)
