@@ -2,6 +2,7 @@
 // The file with the nodes of a fleet.
 #include "sandbox-backend/base/nodes_file.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +13,43 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
-#define FILE_BYTES    65536
-#define WORDS_MAX     5
-#define ADDRESS_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_[]:"
+#define FILE_BYTES 65536
+#define WORDS_MAX  5
+#define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// Return whether it is a host name without a dot at its end, an IPv4 address, or "[IPv6]".
+static bool is_host(const char *host)
+{
+    struct in6_addr six;
+    size_t len = strlen(host);
+    if (*host == '[' && len > 2 && host[len - 1] == ']') {
+        char *inside auto_free = xstrndup(host + 1, len - 2);
+        return inet_pton(AF_INET6, inside, &six) == 1;
+    }
+    for (;;) {
+        size_t label = strspn(host, NAME_CHARS);
+        if (label == 0 || !host[label])
+            return label > 0;
+        if (host[label] != '.')
+            return false;
+        host += label + 1;
+    }
+}
 
 // Check "HOST:PORT". The characters matter, because the address goes into a proxy's configuration.
 static int check_address(const char *text, struct err *e)
 {
     const char *colon = strrchr(text, ':');
     int64_t port = 0;
-    if (colon && colon != text && strspn(text, ADDRESS_CHARS) == strlen(text) &&
-        str_to_int(colon + 1, 1, 65535, &port))
+    if (!colon || colon == text || !str_to_int(colon + 1, 1, 65535, &port))
+        return err_set(e, ERR_INVALID, "\"%.80s\" is not of the form HOST:PORT", text);
+    char *host auto_free = xstrndup(text, (size_t)(colon - text));
+    if (is_host(host))
         return 0;
-    return err_set(e, ERR_INVALID, "\"%.80s\" is not of the form HOST:PORT", text);
+    return err_set(e, ERR_INVALID,
+                   "\"%.80s\" is not of the form HOST:PORT: the host is not a host name, an IPv4 "
+                   "address or [IPv6 address]",
+                   text);
 }
 
 static int read_url(struct node *n, const char *url, struct err *e)
@@ -50,16 +75,24 @@ static int read_name(char out[NODE_NAME_MAX + 1], const char *name, struct err *
     return 0;
 }
 
+static int err_twice(const char *word, struct err *e)
+{
+    return err_set(e, ERR_INVALID, "the word %.*s is given twice", (int)strcspn(word, "=") + 1,
+                   word);
+}
+
 static int read_option(struct node *n, const char *word, struct err *e)
 {
-    if (str_starts(word, "agent=") && !n->agent) {
+    if (str_starts(word, "agent=")) {
+        if (n->agent)
+            return err_twice(word, e);
         n->agent = xstrdup(word + 6);
         return check_address(n->agent, e);
     }
-    if (str_starts(word, "moved=") && !*n->moved)
-        return read_name(n->moved, word + 6, e);
-    if (str_starts(word, "then=") && !*n->then)
-        return read_name(n->then, word + 5, e);
+    if (str_starts(word, "moved="))
+        return *n->moved ? err_twice(word, e) : read_name(n->moved, word + 6, e);
+    if (str_starts(word, "then="))
+        return *n->then ? err_twice(word, e) : read_name(n->then, word + 5, e);
     return err_set(e, ERR_INVALID, "\"%.40s\" is not agent=HOST:PORT, then=NAME or moved=NAME",
                    word);
 }

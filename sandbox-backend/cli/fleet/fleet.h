@@ -22,6 +22,8 @@ void fleet_config_write(const struct fleet_config *c, struct buf *out);
 // Print warnings about what is a mistake on most hosts. It is none if the files are on the proxy's
 // host, if nobody else can read the network, or if the certificates have what the warning says.
 void fleet_config_warn(const struct fleet_config *c);
+// Write the rules of a backend that say which node the number txn.bucket stands for.
+void fleet_buckets_write(const struct nodes *nodes, struct buf *out);
 
 // Move all sandboxes of the node `node`, on whose host this runs, to the node that its line names
 // by "then", or to the one with most room. Return the exit status.
@@ -48,6 +50,7 @@ int fleet_choose(const struct fleet_drain *o, const struct nodes *nodes, struct 
                  struct err *e);
 bool fleet_allows(const char *names, const char *node); // names: fleet_drain.to
 // Write "then=NAME" or "moved=NAME" into the node's line of the list, in place of such a word.
+// "moved=NAME" also replaces the "moved=" of nodes that were moved to this one before.
 int fleet_list_set(const char *path, const char *node, const char *word, struct err *e);
 int fleet_reload(const char *command, struct err *e);
 

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
@@ -13,6 +14,11 @@
 #include "sandbox-backend/cli/fleet/fleet.h"
 
 #define SYSTEM_CA "/etc/ssl/certs/ca-certificates.crt"
+
+// The answer of the proxy itself if a backend has no node for a request.
+#define ERROR_503(message, code)                                                                 \
+    "    http-error status 503 content-type application/json string '{\"code\":503,\"message\":" \
+    "\"" message "\",\"error_code\":\"" code "\"}' hdr Retry-After 5\n"
 
 static const char HEAD[] =
     "# Made by `cubby fleet config`. Do not edit it: change the list of nodes and make it again.\n"
@@ -44,10 +50,8 @@ static const char HEAD[] =
     "    retry-on conn-failure\n"
     "    option redispatch 1\n"
     "    default-server resolvers host init-addr last,libc,none check inter 1s fall 2 rise 1 "
-    "on-marked-down shutdown-sessions\n"
-    "    http-error status 503 content-type application/json string '{\"code\":503,\"message\":"
-    "\"the node of this request does not answer; try again in a moment\","
-    "\"error_code\":\"node_unavailable\"}' hdr Retry-After 5\n";
+    "on-marked-down shutdown-sessions\n" ERROR_503(
+        "the node of this request does not answer; try again in a moment", "node_unavailable");
 
 // A name in a header wins over a host name, and a host name over a path, as in cubbyd.
 static const char ROUTES[] =
@@ -69,11 +73,24 @@ static const char ROUTES[] =
     "    http-request set-var(txn.id) 'path,"
     "regsub(\"^/volume(s|content)/([a-z0-9]+).*$\",\"\\2\")' if !{ var(txn.id) -m found } "
     "{ path -m reg ^/volume(s|content)/[a-z0-9]{20,31}(/|$) }\n"
+    "    # A request with a port is for a program in the sandbox. Its path is none of the API's.\n"
+    "    acl guest var(txn.port) -m found\n"
+    "    acl own_header req.hdr(e2b-sandbox-id) -m found\n"
+    "    acl own_host hdr(host) -m reg -i ^[0-9]{1,5}-[a-z0-9]{20,31}(-[^.]*)?[.]\n"
+    "    acl own_path path -m reg ^/sandboxes/router/[^/]+/[0-9]{1,5}(/|$)\n"
+    "    http-request set-var(txn.path) path\n"
+    "    http-request set-var(txn.port) req.hdr(e2b-sandbox-port)\n"
+    "    http-request set-var(txn.port) 'hdr(host),regsub(\"-.*$\",\"\")' if !guest !own_header "
+    "own_host\n"
+    "    http-request set-var(txn.path) 'path,"
+    "regsub(\"^/sandboxes/router/[^/]+/[0-9]+\",\"\")' if !guest !own_header own_path\n"
+    "    http-request set-var(txn.port) path,field(5,/) if !guest !own_header own_path\n"
     "    # 2. A create from a snapshot belongs to the snapshot's node.\n"
     "    acl create path -m reg ^(/v[0-9])?/sandboxes$\n"
-    "    http-request wait-for-body time 30s at-least 100000 if METH_POST create\n"
+    "    http-request wait-for-body time 30s at-least 100000 if METH_POST create "
+    "!guest\n"
     "    http-request set-var(txn.template) \"req.body,json_query('\\$.templateID')\" if METH_POST "
-    "create\n"
+    "create !guest\n"
     "    http-request set-var(txn.id) 'var(txn.template),regsub(\"^snap-\",\"\")' if "
     "{ var(txn.template) -m reg ^snap-[a-z0-9]{20,31}$ }\n"
     "    # 3. The node is all of the id but its last 20 characters, and a client's id after "
@@ -83,22 +100,41 @@ static const char ROUTES[] =
     "{ var(txn.id) -m reg ^[a-z0-9]{20,31}(-.*)?$ }\n"
     "    # 4. Builds and uploads have the node's name before a UUID or a token.\n"
     "    http-request set-var(txn.node) 'path,"
-    "regsub(\"^.*/(builds|uploads)/([a-z0-9]+)-.*$\",\"\\2\")' if { path -m reg "
+    "regsub(\"^.*/(builds|uploads)/([a-z0-9]+)-.*$\",\"\\2\")' if !guest { path -m reg "
     "/(builds/[a-z0-9]{1,11}-[0-9a-f]{8}-[0-9a-f]{4}-|uploads/[a-z0-9]{1,11}-[0-9a-f]{32}) }\n"
     "    # 5. A build is requested and its files are uploaded at the node that the name stands "
     "for.\n"
     "    # A volume is made there, too, so that no two nodes make one of the same name.\n"
     "    acl named path /v3/templates /volumes\n"
-    "    http-request wait-for-body time 30s at-least 100000 if METH_POST named\n"
+    "    http-request wait-for-body time 30s at-least 100000 if METH_POST named "
+    "!guest\n"
     "    http-request set-var(txn.name) \"req.body,json_query('\\$.name'),lower,field(1,:)\" if "
-    "METH_POST named\n"
+    "METH_POST named !guest\n"
+    "    http-request set-var(txn.name) \"req.body,json_query('\\$.alias'),lower,field(1,:)\" if "
+    "METH_POST named !guest !{ var(txn.name) -m len gt 0 }\n"
     "    http-request set-var(txn.name) \"req.body,json_query('\\$.volumeMounts[0].name'),lower\" "
-    "if METH_POST create\n"
-    "    http-request set-var(txn.name) path,field(3,/),lower if "
+    "if METH_POST create !guest\n"
+    "    http-request set-var(txn.name) path,field(3,/),lower if !guest "
     "{ path -m reg ^/templates/[^/]+/files/ }\n"
+    "    http-request set-var(txn.bucket) var(txn.name),xxh32,mod(256) if "
+    "{ var(txn.name) -m found }\n"
+    "    # 6. The bodies of the API and of envd's calls are small and are sent at once. They are "
+    "waited\n"
+    "    # for where the request may be sent again, but not a stream of input and large files.\n"
+    "    acl reads method GET HEAD OPTIONS\n"
+    "    acl api path -m reg "
+    "^(/v[0-9])?/(sandboxes|templates|volumes|secrets|events|api-keys)(/|$)\n"
+    "    acl envd var(txn.port) -m str 49983\n"
+    "    acl call var(txn.path) -m beg /process.Process/ /filesystem.Filesystem/\n"
+    "    acl stream var(txn.path) -m str /process.Process/StreamInput\n"
+    "    http-request set-var(txn.small) bool(true) if !reads !guest api\n"
+    "    http-request set-var(txn.small) bool(true) if !reads envd call !stream\n"
+    "    http-request set-var(txn.small) bool(true) if !reads envd !stream "
+    "{ req.hdr_val(content-length) le 100000 }\n"
     "    use_backend node_%[var(txn.node)] if { var(txn.node) -m found }\n"
+    "    use_backend makes if METH_POST named !guest { var(txn.name) -m found }\n"
     "    use_backend named if { var(txn.name) -m found }\n"
-    "    use_backend creates if METH_POST create\n"
+    "    use_backend creates if METH_POST create !guest\n"
     "    default_backend any\n";
 
 // Return the host of the node's URL. New string.
@@ -127,12 +163,18 @@ static void add_server(const struct fleet_config *c, const struct node *n, const
     buf_printf(out, "%s\n", more);
 }
 
+// Return whether the agent's host is the URL's. HAProxy resolves only that one while it runs.
+static bool agent_is_there(const struct node *n)
+{
+    size_t len = (size_t)(strrchr(n->agent, ':') - n->agent) + 1;
+    return strncasecmp(n->agent, n->address, len) == 0;
+}
+
 static void add_agent(const struct node *n, char *out, size_t room)
 {
     const char *colon = n->agent ? strrchr(n->agent, ':') : NULL;
     int len = colon ? (int)(colon - n->agent) : 0;
-    bool same = colon && strncmp(n->agent, n->address, (size_t)len + 1) == 0;
-    if (same) // a name of its own would have to be resolved when the proxy starts
+    if (colon && agent_is_there(n))
         snprintf(out, room, " weight 100 agent-check agent-port %s agent-inter 1s", colon + 1);
     else if (colon)
         snprintf(out, room, " weight 100 agent-check agent-addr %.*s agent-port %s agent-inter 1s",
@@ -154,7 +196,7 @@ static void add_servers(const struct fleet_config *c, bool agents, struct buf *o
 
 // A request is sent again only if all of it is in the buffer. The SDKs' bodies have no length.
 #define WAIT_FOR_BODY \
-    "    http-request wait-for-body time 1s at-least 100000 if !{ method GET HEAD OPTIONS }\n"
+    "    http-request wait-for-body time 30s at-least 100000 if { var(txn.small) -m found }\n"
 
 // A node that is drained is asked first, and the other one if it answers 425 (the sandbox was
 // moved) or does not run. A node that does not have the sandbox answers 421.
@@ -188,6 +230,16 @@ static void warn_of_file(const char *option, const char *path)
         fprintf(stderr, "cubby: warning: the file of %s is not on this host: %s\n", option, path);
 }
 
+static void warn_of_agent(const struct node *n)
+{
+    char *host auto_free = xstrndup(n->agent, (size_t)(strrchr(n->agent, ':') - n->agent));
+    if (!is_address(host) && !agent_is_there(n))
+        fprintf(stderr,
+                "cubby: warning: node \"%s\": HAProxy does not start while the name %s of agent= "
+                "cannot be resolved. Use the host of the URL there, or an address\n",
+                n->name, host);
+}
+
 static void warn_of_node(const struct node *n)
 {
     char *host auto_free = host_of(n);
@@ -202,6 +254,8 @@ static void warn_of_node(const struct node *n)
                 "the node's certificate, and not in its subjectAltName. Put it there, or use a "
                 "host name in the URL\n",
                 n->name, host);
+    if (n->agent && !*n->moved)
+        warn_of_agent(n);
 }
 
 void fleet_config_warn(const struct fleet_config *c)
@@ -228,18 +282,35 @@ void fleet_config_write(const struct fleet_config *c, struct buf *out)
         "    balance roundrobin\n"
         "    option httpchk GET /health?for=create\n"
         "    retries %d\n"
-        "    retry-on conn-failure 503 404\n",
+        "    retry-on conn-failure 503 404\n" ERROR_503(
+            "no node has room for a new sandbox: all are full, are drained or do not answer; try "
+            "again in a moment",
+            "host_full"),
         2 * count);
     add_servers(c, true, out);
     buf_printf(out,
-               "\n# 404: a volume that was made when the list of nodes was another.\n"
+               "\n# 503: the node is drained, and nothing was made.\n"
+               "backend makes\n"
+               "    balance roundrobin\n"
+               "    option httpchk GET /health?for=make\n"
+               "    retries %d\n"
+               "    retry-on conn-failure 503\n" ERROR_503(
+                   "no node takes a new volume or build: all are drained or do not answer; try "
+                   "again in a moment",
+                   "node_unavailable"),
+               2 * count);
+    fleet_buckets_write(&c->nodes, out);
+    add_servers(c, false, out);
+    buf_printf(out,
+               "\n# 404: a volume or a build that was made while the list was another, or a node "
+               "drained.\n"
                "backend named\n"
-               "    balance hash var(txn.name)\n"
-               "    hash-type consistent\n"
+               "    balance roundrobin\n"
                "    option httpchk GET /health\n"
                "    retries %d\n"
                "    retry-on conn-failure 404\n",
                2 * count);
+    fleet_buckets_write(&c->nodes, out);
     add_servers(c, false, out);
     buf_printf(out,
                "\n# 404: a template that another node has.\n"

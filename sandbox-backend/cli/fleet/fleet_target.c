@@ -97,6 +97,23 @@ static bool is_of(const char *line, const char *node)
     return len == strlen(node) && strncmp(at, node, len) == 0;
 }
 
+// Copy a line. If `word` is "moved=...", nodes that were moved to `node` were moved there with it.
+static void copy_line(const char *line, size_t len, const char *node, const char *word,
+                      struct buf *out)
+{
+    char *old auto_free = str_printf("moved=%s", node);
+    size_t words = str_starts(word, "moved=") ? strcspn(line, "#\n") : 0;
+    for (size_t i = 0; i < words;) {
+        size_t blanks = strspn(line + i, " \t\r"), one = strcspn(line + i + blanks, " \t\r#\n");
+        const char *at = line + i + blanks;
+        bool is_old = one == strlen(old) && strncmp(at, old, one) == 0;
+        buf_add(out, line + i, blanks);
+        buf_add(out, is_old ? word : at, is_old ? strlen(word) : one);
+        i += blanks + one;
+    }
+    buf_add(out, line + words, len - words);
+}
+
 static void edit(const char *text, const char *node, const char *word, struct buf *out)
 {
     for (const char *line = text; *line;) {
@@ -106,7 +123,7 @@ static void edit(const char *text, const char *node, const char *word, struct bu
             buf_printf(out, " %s%s%.*s", word, words < len ? "  " : "", (int)(len - words),
                        line + words);
         } else {
-            buf_add(out, line, len);
+            copy_line(line, len, node, word, out);
         }
         if (line[len])
             buf_addc(out, line[len++]);

@@ -18,6 +18,8 @@ struct store;
 #define API_UPLOADS "/uploads/"       // PUT of an archive for a build; a token follows
 #define API_VOLUMES "/volumecontent/" // the files of a volume, whose id follows
 
+#define API_NODE_DRAINING "node_draining" // error_code of what would make something that stays
+
 // Answer `req`, now or later.
 void api_request(struct store *store, struct http_request *req);
 

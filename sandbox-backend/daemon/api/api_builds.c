@@ -13,6 +13,7 @@
 #include "sandbox-backend/daemon/builds/builds.h"
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
+#include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/sandbox/templates.h"
 
@@ -132,6 +133,10 @@ static int request(struct api_call *c, json_t *tags, struct err *e)
         read_size(&c->store->limits, c->body, &r, e) < 0)
         return -1;
     r.name = name;
+    if (admit_check_draining(c->store, "builds of templates", e) < 0) {
+        c->error_code = API_NODE_DRAINING;
+        return -1;
+    }
     const struct build *b = builds_request(c->store, &r, e);
     if (b)
         reply_json(c->req, 202, view_requested(b));

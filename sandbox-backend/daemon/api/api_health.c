@@ -63,14 +63,15 @@ int api_health(struct api_call *c, struct err *e)
     const struct store *store = c->store;
     bool local = api_keys_sees_host(store->api_keys, c->req);
     bool room = !store->draining && admission_has_room(&store->admission, ROOM_BYTES);
-    bool create = str_eq(http_request_query(c->req, "for", NULL), "create");
-    const char *status = !create || room ? "ok" : store->draining ? "draining" : "full";
+    const char *what = http_request_query(c->req, "for", NULL);
+    bool may = str_eq(what, "create") ? room : !str_eq(what, "make") || !store->draining;
+    const char *status = may ? "ok" : store->draining ? "draining" : "full";
     json_t *answer = json_pack("{s:s, s:s}", "status", status, "server", "cubbyd");
     if (local)
         add_host(store, answer);
     if (local || store->node)
         add_node(store, room, answer);
-    reply_json(c->req, create && !room ? 503 : 200, answer);
+    reply_json(c->req, may ? 200 : 503, answer);
     return 0;
 }
 

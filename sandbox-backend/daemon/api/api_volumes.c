@@ -11,6 +11,7 @@
 #include "sandbox-backend/daemon/http/api_keys.h"
 #include "sandbox-backend/daemon/http/reply.h"
 #include "sandbox-backend/daemon/mounts/mounts.h"
+#include "sandbox-backend/daemon/sandbox/admit.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
 #include "sandbox-backend/daemon/volumes/volumes.h"
@@ -57,6 +58,11 @@ int api_volume_make(struct api_call *c, struct err *e)
     if (body_check_members(c->body, "", e, "name") < 0 ||
         json_get_string(c->body, "name", &name, NULL, e) < 0)
         return -1;
+    bool is_there = name && volumes_named(all, name, owner); // a fleet's proxy must hear of it
+    if (!is_there && admit_check_draining(c->store, "volumes", e) < 0) {
+        c->error_code = API_NODE_DRAINING;
+        return -1;
+    }
     if ((int64_t)volumes_count(all, owner) >= c->store->limits.volumes)
         return err_set(e, ERR_LIMIT,
                        "the limit of %lld volumes is reached; remove a volume, or start the daemon "

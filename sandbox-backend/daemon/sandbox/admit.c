@@ -343,6 +343,22 @@ static int err_draining(const char *node, struct err *e)
         node);
 }
 
+int admit_check_draining(const struct store *store, const char *things, struct err *e)
+{
+    if (!store->draining)
+        return 0;
+    if (e)
+        e->retry_s = DRAINING_RETRY_S;
+    if (!store->node)
+        return err_set(e, ERR_BUSY,
+                       "this daemon is being drained and takes no new %s; make one at another "
+                       "daemon, or here when the drain has ended",
+                       things);
+    return err_set(e, ERR_BUSY,
+                   "node %s is being drained and takes no new %s; make one at the fleet's proxy",
+                   store->node, things);
+}
+
 int admit_check_create(const struct store *store, const struct create_spec *spec, struct err *e)
 {
     const struct machine_facts *facts = &spec->template.facts;

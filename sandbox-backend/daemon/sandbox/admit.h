@@ -22,6 +22,8 @@ struct quota admit_quota(const struct store *store, const char *owner);
 
 // Refuse a create at once: the daemon is stopping, or a quota of the owner is used up.
 int admit_check_create(const struct store *store, const struct create_spec *spec, struct err *e);
+// Refuse to make what would stay at a node that is being drained. `things`: such as "volumes".
+int admit_check_draining(const struct store *store, const char *things, struct err *e);
 // Check that this host may take one more sandbox from another node.
 int admit_check_arrival(const struct store *store, struct err *e);
 // Check that the owner of a sandbox that came from another node may have it here.

@@ -115,13 +115,21 @@ class Fleet:
         with contextlib.suppress(OSError):
             return all(self.request("GET", f"/sandboxes/{n}{'x' * 20}").status == 404 for n in self.nodes)
 
-    def proxy_sessions(self):
-        """What the proxy itself says of each session that it has."""
+    def ask_proxy(self, command):
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(30)
             control.connect(f"{self.where}/haproxy.sock")
-            control.sendall(b"show sess all\n")
+            control.sendall(command.encode() + b"\n")
             return b"".join(iter(lambda: control.recv(1 << 16), b"")).decode()
+
+    def proxy_sessions(self):
+        """What the proxy itself says of each session that it has."""
+        return self.ask_proxy("show sess all")
+
+    def proxy_uses(self, backend):
+        """The nodes that are up for the proxy in this backend."""
+        servers = [line.split(",") for line in self.ask_proxy("show stat").splitlines()]
+        return {one[1] for one in servers if one[0] == backend and one[1] in self.nodes and one[17].startswith("UP")}
 
     def stop_proxy(self):
         self.proxy.send_signal(signal.SIGTERM)

@@ -122,6 +122,17 @@ def test_a_volume_is_found_by_its_id_and_its_name(fleet):
     assert "volume 'none' not found" in unknown.json["message"]
 
 
+def test_a_volume_is_found_by_its_name_at_each_node(fleet):
+    """Whichever node the name stands for, as after changes of the list."""
+    for name, node in fleet.nodes.items():
+        for i in range(4):
+            volume = fleet.request("POST", "/volumes", {"name": f"{name}-{i}"}, port=node.port).json["volumeID"]
+            create = {"templateID": "default", "volumeMounts": [{"name": f"{name}-{i}", "path": "/files"}]}
+            refused = fleet.request("POST", "/v2/sandboxes", create)
+            assert refused.status != 404 and "not found" not in refused.json["message"], refused.body
+            assert fleet.request("DELETE", f"/volumes/{volume}").status == 204
+
+
 # ---- templates and builds
 def test_a_template_that_one_node_has(fleet):
     fleet.nodes["c1"].template("rare")
@@ -163,17 +174,74 @@ def test_a_full_node_is_skipped(fleet):
     wait_for(lambda: node_of(fleet.create()["sandboxID"]) == "a", 30, "the node gets creates again")
 
 
-def test_when_all_are_full_the_answer_says_so(fleet):
+@pytest.mark.parametrize("drained", [["a"], ["a", "c1"], ["b"], ["c1"]])
+def test_nothing_that_stays_is_made_at_a_drained_node(fleet, drained):
+    """The next one by the hash makes it, and is found by the name."""
+    before = fleet.request("POST", "/v3/templates", {"name": "begun"}).json
+    build = f"/templates/begun/builds/{before['buildID']}"
+    volumes, create = [], {"templateID": "default"}
+    for name in drained:
+        fleet.nodes[name].request("POST", "/drain")
+    try:
+        for name in drained:
+            node = fleet.nodes[name]
+            for path, body in ("/volumes", {"name": "direct"}), ("/v3/templates", {"name": "direct"}):
+                for refused in node.request("POST", path, body), fleet.request("POST", path, body, port=node.port):
+                    assert (refused.status, refused.json["error_code"]) == (503, "node_draining"), refused.body
+                    assert refused.headers["Retry-After"] and f"node {name} is being drained" in refused.json["message"]
+        first = fleet.request("POST", "/volumes", {"name": "first"})  # the proxy does not know of the drain yet
+        assert first.status == 201, first.body
+        volumes.append(first.json["volumeID"])
+        assert node_of(volumes[-1]) not in drained
+        wait_for(lambda: fleet.proxy_uses("makes") == set(NODES) - set(drained), 30, "the proxy knows")
+        for i in range(6):
+            made = fleet.request("POST", "/volumes", {"name": f"v{i}"})
+            assert made.status == 201, made.body
+            volumes.append(made.json["volumeID"])
+            assert node_of(volumes[-1]) not in drained
+            assert fleet.request("POST", "/volumes", {"name": f"v{i}"}).status == 409
+            for naming in "name", "alias":
+                made = fleet.request("POST", "/v3/templates", {naming: f"t{i}{naming}:v1"})
+                assert made.status == 202, made.body
+                assert made.json["buildID"].partition("-")[0] not in drained
+                assert fleet.request("GET", f"/templates/t{i}{naming}/files/{'0' * 64}").status == 201
+                ended = fleet.request("DELETE", f"/templates/t{i}{naming}/builds/{made.json['buildID']}")
+                assert ended.status < 300, ended.body
+            create["volumeMounts"] = [{"name": f"v{i}", "path": "/files"}]
+            found = fleet.request("POST", "/v2/sandboxes", create)  # the tests' driver has no mounts
+            assert found.status != 404 and "not found" not in found.json["message"], found.body
+        assert fleet.request("GET", f"{build}/status").json["status"] == "waiting"  # those that have begun go on
+        assert fleet.request("GET", f"/templates/begun/files/{'0' * 64}").status == 201
+        assert fleet.request("POST", f"/v2{build}", {"fromTemplate": "default", "steps": []}).status == 202
+        assert fleet.request("DELETE", build).status < 300
+    finally:
+        for name in drained:
+            fleet.nodes[name].request("DELETE", "/drain")
+        for volume in volumes:
+            fleet.request("DELETE", f"/volumes/{volume}")
+    wait_for(lambda: fleet.proxy_uses("creates") == fleet.proxy_uses("makes") == set(NODES), 30, "all are used again")
+
+
+def test_when_no_node_has_room_the_answer_says_so(fleet):
     for node in fleet.nodes.values():
         node.request("POST", "/drain")
     try:
-        answer = fleet.request("POST", "/v2/sandboxes", {"templateID": "default"})
-        assert answer.status == 503 and answer.headers["Retry-After"]
-        assert answer.json["error_code"] in ("host_full", "node_unavailable")
+        for known in False, True:
+            answer = fleet.request("POST", "/v2/sandboxes", {"templateID": "default"})
+            assert (answer.status, answer.json["error_code"]) == (503, "host_full") and answer.headers["Retry-After"]
+            if not known:
+                wait_for(lambda: not fleet.proxy_uses("creates") | fleet.proxy_uses("makes"), 30, "the proxy knows")
+        assert answer.json["message"].startswith("no node has room for a new sandbox: all are full, are drained or")
+        assert answer.headers["Content-Type"] == "application/json" and answer.json["code"] == 503
+        volume = fleet.request("POST", "/volumes", {"name": "nowhere"})
+        assert (volume.status, volume.json["error_code"]) == (503, "node_unavailable")
+        assert "all are drained" in volume.json["message"]
+        assert fleet.request("GET", "/sandboxes/" + "x" * 20).status == 404
     finally:
         for node in fleet.nodes.values():
             node.request("DELETE", "/drain")
-    wait_for(lambda: {node_of(fleet.create()["sandboxID"]) for _ in range(6)} == set(NODES), 30, "all get creates")
+    wait_for(lambda: fleet.proxy_uses("creates") == fleet.proxy_uses("makes") == set(NODES), 30, "all are used again")
+    assert {node_of(fleet.create()["sandboxID"]) for _ in range(6)} == set(NODES)
 
 
 # ---- streams
@@ -257,6 +325,12 @@ def test_a_node_that_is_drained_has_two_servers(tmp_path):
     ("a http://x:1\nb http://X:1/", 'line 2: nodes "a" and "b" have the same URL'),
     ("a http://x:1 agent=1", "not of the form HOST:PORT"), ("a http://x:1 moved=b", "does not name another node"),
     ("a http://x:1 moved=a", "does not name another node"), ("a http://x:1 weight=2", "is not agent=HOST:PORT"),
+    ("a http://x:1 then=b then=c", "line 1: the word then= is given twice"),
+    ("a http://x:1 moved=b moved=b", "the word moved= is given twice"),
+    ("a http://x:1 agent=x:2 agent=x:3", "the word agent= is given twice"),
+    *((f"a http://{host}:1", "the host is not a host name, an IPv4 address or [IPv6 address]")
+      for host in ("h..", "h.", ".h", "a..b", "a]b", "[a", "[::1", "::1", "[]", "[1.2.3.4]", "[x]", "a:2")),
+    ("a http://x:1 agent=h..:2", "the host is not"),
     ("a http://x:1 then=b", "then=b of node \"a\" does not name another node"),
     ("a http://x:1 then=b moved=b\nb http://y:1", "has both then= and moved="),
     ("a http://x:1 then=b\nb http://y:1 moved=c\nc http://z:1", "does not name another node that was not moved"),
@@ -264,6 +338,12 @@ def test_a_node_that_is_drained_has_two_servers(tmp_path):
 def test_a_wrong_list_of_nodes_is_told(tmp_path, text, why):
     ran = config(tmp_path, text)
     assert ran.returncode == 1 and why in ran.stderr and ran.stdout == ""
+
+
+def test_hosts_that_are_right(tmp_path):
+    hosts = ("[::1]", "[fe80::1:2]", "10.0.0.1", "a-b.example", "x_1")
+    made = config(tmp_path, "".join(f"n{i} https://{host}:1 agent={host}:2\n" for i, host in enumerate(hosts)))
+    assert made.returncode == 0 and all(f" {host}:1 " in made.stdout for host in hosts), made.stderr
 
 
 def test_nodes_by_name_with_tls(tmp_path):
@@ -300,3 +380,9 @@ def test_what_may_be_right_elsewhere_is_a_warning(tmp_path):
     assert "--cert is not on this host: /nope.pem" in made.stderr and "--ca is not on this host: /none.pem" in made.stderr
     assert 'node "b" is not https' in made.stderr and '"a"' not in made.stderr
     assert config(tmp_path, "a http://127.0.0.1:1\nb https://b.invalid:1\n").stderr == ""
+    agents = "a https://a.invalid:1 agent=A.invalid:2\nb https://b.invalid:1 agent=10.0.0.1:2\nc https://c.invalid:1 agent=d.invalid:2\n"
+    made = config(tmp_path, agents)
+    assert made.stderr.count("warning") == 1 and '"c": HAProxy does not start while the name d.invalid of agent=' in made.stderr
+    (tmp_path / "cfg").write_text(made.stdout.replace("agent-addr d.invalid ", ""))
+    checked = subprocess.run([HAPROXY, "-c", "-f", tmp_path / "cfg"], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stderr

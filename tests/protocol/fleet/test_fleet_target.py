@@ -133,6 +133,27 @@ def test_the_whole_way_in_one_command(tmp_path):
         fleet.nodes["a"].start()
 
 
+def test_a_node_to_which_another_was_moved():
+    """Ids of the first node are found at the last one. Other lines and comments stay."""
+    with Fleet("a", "b", "c", kind=DrainNode) as fleet:
+        fleet.list_nodes(a="moved=b  # rack 1, moved=b", b="then=c")
+        kept = f"old http://127.0.0.1:1 moved=c # gone\nolder http://127.0.0.1:2\tmoved=b# moved=b"
+        fleet.nodes_file.write_text(fleet.nodes_file.read_text() + kept)
+        made = fleet.create("b")["sandboxID"]
+        before = fleet.nodes_file.read_text()
+        command = [CUBBY, "fleet", "drain", "--via", fleet.via("c"), "--reload", "true", "b", fleet.nodes_file]
+        done = subprocess.run(command, env=fleet.nodes["b"].env, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0 and done.stdout == f"{made} moved\n", done
+        expected = before.replace(" then=c", " moved=c").replace("moved=b  #", "moved=c  #").replace("\tmoved=b#", "\tmoved=c#")
+        assert fleet.nodes_file.read_text() == expected
+        fleet.stop_proxy()
+        fleet.answers = lambda: fleet.proxy.poll() is None and serves(fleet)
+        fleet.start_proxy()
+        assert fleet.through(made).status == 204
+        gone = fleet.request("GET", "/sandboxes/a" + "x" * 20)  # node c is asked
+        assert (gone.status, gone.json["error_code"]) == (421, "wrong_node"), gone.body
+
+
 def test_a_reload_that_fails_moves_nothing(fleet):
     fleet.list_nodes()
     made = fleet.create("a")["sandboxID"]
