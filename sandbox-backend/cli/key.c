@@ -267,13 +267,13 @@ static bool has_belongings(const char *home, const char *name)
 }
 
 // Let the daemon remove what is the key's.
-static int remove_belongings(const char *name, enum connect_mode mode, struct err *e)
+static int remove_belongings(const char *name, bool removed, enum connect_mode mode, struct err *e)
 {
     const struct backend_opts local = {.backend = "local"};
     struct connection c;
     if (connection_open(&c, &local, mode, e) < 0)
         return -1;
-    int result = connection_key_remove(&c, name, e);
+    int result = connection_key_remove(&c, name, removed, e);
     connection_close(&c);
     return result;
 }
@@ -288,7 +288,8 @@ static int key_rm(const struct key_file *f, const char *name, bool keep)
     if (keep || f->is_foreign)
         return 0;
     bool has = has_belongings(f->home, name);
-    if (remove_belongings(name, has ? CONNECT_STARTS : CONNECT_NEVER_STARTS, &later) == 0)
+    enum connect_mode mode = has ? CONNECT_STARTS : CONNECT_NEVER_STARTS;
+    if (remove_belongings(name, removed, mode, &later) == 0)
         return 0;
     if (later.code == ERR_NOT_FOUND || (!has && later.code == ERR_UNAVAILABLE))
         return removed ? 0 : cli_fail(&e);

@@ -31,12 +31,18 @@ static bool accepts_at(const struct addrinfo *at)
         return true; // nothing is known
     if (connect(fd, at->ai_addr, at->ai_addrlen) == 0)
         return true;
-    if (errno != EINPROGRESS || poll(&ready, 1, CONNECT_MS) <= 0)
+    if (errno != EINPROGRESS)
         return false;
+    int got;
+    while ((got = poll(&ready, 1, CONNECT_MS)) < 0 && errno == EINTR)
+        ;
+    if (got <= 0)
+        return got < 0;
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys, &len) == 0 && sys == 0;
 }
 
-static bool accepts(const struct node *n)
+// Return whether it does, or -1.
+static int accepts(const struct node *n, struct err *e)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
@@ -44,8 +50,12 @@ static bool accepts(const struct node *n)
     bool v6 = n->address[0] == '[';
     char *host auto_free = xstrndup(n->address + v6, (size_t)(colon - n->address) - 2 * v6);
     bool found = false;
-    if (getaddrinfo(host, colon + 1, &hints, &all) != 0)
-        return false;
+    int rc = getaddrinfo(host, colon + 1, &hints, &all);
+    if (rc != 0)
+        return err_set(e, ERR_UNAVAILABLE,
+                       "%s cannot be resolved (%s), so nothing shows that node %s is gone; put its "
+                       "last address into the URL of its line",
+                       host, gai_strerror(rc), n->name);
     for (const struct addrinfo *at = all; at && !found; at = at->ai_next)
         found = accepts_at(at);
     freeaddrinfo(all);
@@ -65,7 +75,10 @@ static int check_gone(const struct nodes *nodes, const char *to, struct err *e)
     for (int i = 0; i < LOOKS; i++) {
         if (i)
             sleep(1);
-        if (accepts(n))
+        int answer = accepts(n, e);
+        if (answer < 0)
+            return -1;
+        if (answer)
             return err_set(e, ERR_CONFLICT,
                            "something accepts connections at %s, so node %s may run and have "
                            "them: run cubby fleet drain without --abandon, which asks that node",

@@ -270,8 +270,9 @@ static int check_list(const struct drain *d, struct err *e)
 static int stop_broken(const struct drain *d, struct err *e)
 {
     return err_set(e, ERR_UNAVAILABLE,
-                   "the drain has stopped, because the way to node %s failed; sandboxes that are "
-                   "not named above were not touched. Mend it, and run this again",
+                   "the drain has stopped, because the way to node %s failed, or that node could "
+                   "not say what it has; sandboxes that are not named above were not touched. "
+                   "Mend it, and run this again",
                    d->to);
 }
 

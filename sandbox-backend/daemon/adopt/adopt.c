@@ -12,6 +12,7 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/pool/pool.h"
+#include "sandbox-backend/daemon/sandbox/arrivals.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
@@ -182,6 +183,16 @@ static void remove_remains(struct sandbox *sb)
         files_remove(sb, FILES_IMAGE, NULL, NULL);
 }
 
+// The earlier daemon was killed before it had taken the sandbox from another node, which has it.
+static bool is_half_arrived(const struct sandbox *sb)
+{
+    struct err e = ERR_INIT;
+    enum arrival_note note = ARRIVAL_NEW;
+    if (sb->move_name && arrivals_find(sb->store, sb->id, sb->move_name, &note, &e) < 0)
+        log_warn("sandbox.arrived", "id=%s error=\"%s\"", sb->id, e.msg);
+    return note == ARRIVAL_OFFERED && !sb->moving;
+}
+
 static void adopt_one(struct adoption *a, const char *id)
 {
     struct store *store = a->store;
@@ -194,7 +205,8 @@ static void adopt_one(struct adoption *a, const char *id)
         discard(sb, e.code == ERR_NOT_FOUND ? NULL : e.msg);
         return;
     }
-    if (ended_log_find(&store->ended, id)) { // the earlier daemon was killed while it removed it
+    // The earlier daemon was killed while it removed it, or took it.
+    if (ended_log_find(&store->ended, id) || is_half_arrived(sb)) {
         json_decref(extra.machine);
         discard(sb, NULL);
         return;

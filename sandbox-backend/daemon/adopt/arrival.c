@@ -76,34 +76,31 @@ static void on_awake(struct sandbox *sb, const struct err *e, void *ctx)
         log_warn("sandbox.arrived", "woken=no error=\"%s\"", e->msg);
 }
 
-// One that is being removed, because it was refused, is not here.
-static bool is_here(struct store *store, const char *id)
-{
-    const struct sandbox *sb = store_find_any(store, id);
-    return (sb && !sb->forget) || store_find_ended(store, id);
-}
-
-static bool has_left(const struct store *store, const char *id)
-{
-    char *node auto_free = moved_to(store, id);
-    return node != NULL;
-}
-
 int arrival_look(struct store *store, const struct arrival *a, enum arrival_state *out,
                  struct err *e)
 {
     enum arrival_note note;
+    const struct sandbox *sb = store_find_any(store, a->id);
+    bool here = sb && !sb->forget; // one that was refused, or has left, is being removed
+    *out = ARRIVAL_CAME;
+    if (here && str_eq(sb->move_name, a->move) && !sb->moving)
+        return 0;
     if (arrivals_find(store, a->id, a->move, &note, e) < 0)
         return -1;
-    bool here = is_here(store, a->id);
-    bool came =
-        note == ARRIVAL_TAKEN || (note == ARRIVAL_OFFERED && (here || has_left(store, a->id)));
-    *out = came ? ARRIVAL_CAME : note == ARRIVAL_REFUSED || here ? ARRIVAL_BARRED : ARRIVAL_ABSENT;
-    if (*out == ARRIVAL_BARRED && here)
+    if (note == ARRIVAL_TAKEN)
+        return 0;
+    *out = ARRIVAL_BARRED;
+    if (here)
+        err_set(e, ERR_CONFLICT, "another copy of the sandbox is there; end one of the two");
+    else if (note == ARRIVAL_REFUSED)
         err_set(e, ERR_CONFLICT,
-                "another copy of the sandbox is there, or has ended there; end one of the two");
-    else if (*out == ARRIVAL_BARRED)
-        err_set(e, ERR_CONFLICT, "it has refused this move before; run this again");
+                "it has refused this move, or knows a later one; run this again for a new move");
+    else if (store_find_ended(store, a->id))
+        err_set(e, ERR_CONFLICT,
+                "a copy of the sandbox has ended there in the last 24 hours; drain to another "
+                "node, or later");
+    else
+        *out = ARRIVAL_ABSENT;
     return 0;
 }
 
@@ -112,29 +109,48 @@ int arrival_bar(struct store *store, const struct arrival *a, struct err *e)
     return arrivals_write(store, a->id, a->move, ARRIVAL_REFUSED, e);
 }
 
+// The sandbox that is in its place now is not taken.
+static int drop(struct sandbox *sb)
+{
+    sb->forget = true;
+    ending_start(sb, ENDED_LOST, NULL);
+    return -1;
+}
+
+// Write the note that makes it this node's. A write that fails at its end may have done so, too.
+static int note_taken(const struct store *store, const struct arrival *a, struct err *e)
+{
+    enum arrival_note note = ARRIVAL_NEW;
+    struct err unread = ERR_INIT;
+    if (arrivals_write(store, a->id, a->move, ARRIVAL_TAKEN, e) == 0)
+        return 0;
+    if (arrivals_find(store, a->id, a->move, &note, &unread) < 0 || note != ARRIVAL_TAKEN)
+        return -1;
+    *e = ERR_INIT;
+    return 0;
+}
+
 int arrival_take(struct store *store, const struct arrival *a, struct err *e)
 {
-    const char *id = a->id;
+    if (store_find_any(store, a->id))
+        return err_set(e, ERR_BUSY, "it is still being removed there; run this again");
     if (admit_check_arrival(store, e) < 0 ||
-        arrivals_write(store, id, a->move, ARRIVAL_OFFERED, e) < 0 ||
-        put_in_place(store, id, a->dir, e) < 0)
+        arrivals_write(store, a->id, a->move, ARRIVAL_OFFERED, e) < 0 ||
+        put_in_place(store, a->id, a->dir, e) < 0)
         return -1;
-    struct sandbox *sb = sandbox_new(store, id);
-    struct err unwritten = ERR_INIT;
-    if (read_one(sb, a->move, e) < 0) {
-        sb->forget = true;
-        ending_start(sb, ENDED_LOST, NULL);
-        return -1;
-    }
+    struct sandbox *sb = sandbox_new(store, a->id);
+    if (read_one(sb, a->move, e) < 0)
+        return drop(sb);
+    moved_forget(store, a->id);
+    FAULT("arrival.3");
+    // From here on it is this node's. Until here, the next daemon drops it (adopt.c).
+    if (note_taken(store, a, e) < 0)
+        return drop(sb);
+    FAULT("arrival.4");
     sb->forget = false;
     sandbox_set_state(sb, SANDBOX_PAUSED);
-    moved_forget(store, id);
-    FAULT("arrival.3");
-    // Without this note, the sandbox or a note of its end tells that it came.
-    if (arrivals_write(store, id, a->move, ARRIVAL_TAKEN, &unwritten) < 0)
-        log_warn("sandbox.arrived", "noted=no error=\"%s\"", unwritten.msg);
     store->hooks->ports_reopen(sb);
-    log_info("sandbox.arrived", "id=%s asleep=%d left_ms=%lld", id, sb->asleep,
+    log_info("sandbox.arrived", "id=%s asleep=%d left_ms=%lld", a->id, sb->asleep,
              (long long)(sb->end_ms - clock_mono_ms()));
     journal_add(&sb->journal, JOURNAL_INFO, "came from another node");
     if (a->wakes && sb->asleep)

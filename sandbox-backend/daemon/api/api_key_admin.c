@@ -109,12 +109,27 @@ int api_key_make(struct api_call *c, struct err *e)
     return 0;
 }
 
+// `cubby key rm` has removed the key from the file, where there may be a new one of its name now.
+static int follow_removal(struct api_call *c, struct err *e)
+{
+    struct api_keys *keys = c->store->api_keys;
+    api_keys_reread(keys);
+    if (keys->watch.is_held && keys->watch.is_held(c->arg, keys->watch.ctx))
+        return err_set(e, ERR_INTERNAL,
+                       "not all of its secrets, webhooks and events could be removed; the daemon "
+                       "tries again, and its log says why");
+    reply_empty(c->req);
+    return 0;
+}
+
 int api_key_remove(struct api_call *c, struct err *e)
 {
     struct api_keys *keys = c->store->api_keys;
     struct err none = ERR_INIT;
     if (check_caller(c, e) < 0)
         return -1;
+    if (str_eq(http_request_query(c->req, "removed", NULL), "1"))
+        return follow_removal(c, e);
     if (token_file_remove(keys->keys.path, c->arg, false, &none) < 0 &&
         (none.code != ERR_NOT_FOUND || !key_belongings_exist(c->store, c->arg))) {
         api_keys_reread(keys); // the command line may have removed it

@@ -126,10 +126,13 @@ static int remember(struct key_belongings *b, json_t *done, struct err *e)
 }
 
 // ---- carrying out
+// A remembered time that has not come yet was a mistake: after it, each other time is a later one.
 static bool is_due(const struct key_belongings *b, const struct token_removal *removal)
 {
     int64_t at_ns;
-    return !time_of(b->done, removal->name, &at_ns) || at_ns < removal->at_ns;
+    if (!time_of(b->done, removal->name, &at_ns))
+        return true;
+    return at_ns < removal->at_ns || (at_ns > clock_wall_ns() && at_ns != removal->at_ns);
 }
 
 static bool carry_out(struct key_belongings *b, const char *name)

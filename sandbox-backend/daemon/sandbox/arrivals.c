@@ -14,7 +14,8 @@
 #include "sandbox-backend/daemon/sandbox/store.h"
 
 #define ARRIVALS       "arrivals" // a directory of the home
-#define FILE_BYTES_MAX (1 << 20)
+#define FILE_BYTES_MAX 65536
+#define LINES_MAX      16 // that are kept
 #define RANDOM_BYTES   8
 #define NUMBER_MAX     INT32_MAX
 
@@ -54,22 +55,21 @@ static char *path_of(const struct store *store, const char *id)
     return str_printf("%s/" ARRIVALS "/%.*s", store->home, (int)sandbox_id_len(id), id);
 }
 
-// Read the notes; none is an empty text.
-static int load(const char *path, struct buf *out, struct err *e)
-{
-    struct err why = ERR_INIT;
-    if (file_read(path, FILE_BYTES_MAX, out, &why) == 0 || why.code == ERR_NOT_FOUND)
-        return 0;
-    *e = why;
-    return -1;
-}
-
+// Return ARRIVAL_NEW for an unknown word.
 static enum arrival_note note_of(const char *word)
 {
     for (size_t i = ARRIVAL_OFFERED; i < ARRAY_LEN(WORDS); i++)
         if (str_eq(word, WORDS[i]))
             return (enum arrival_note)i;
-    return ARRIVAL_REFUSED; // of a newer version
+    return ARRIVAL_NEW;
+}
+
+static int err_damaged(const char *path, struct err *e)
+{
+    return err_set(e, ERR_INTERNAL,
+                   "%s is damaged, so nothing shows what has become of the sandbox's moves to this "
+                   "node; remove the file if the sandbox is not here and no drain is under way",
+                   path);
 }
 
 int arrivals_find(const struct store *store, const char *id, const char *move,
@@ -79,12 +79,18 @@ int arrivals_find(const struct store *store, const char *id, const char *move,
     struct buf text auto_buf = BUF_INIT;
     int64_t newest = 0;
     *out = ARRIVAL_NEW;
-    if (load(path, &text, e) < 0)
+    if (!file_exists(path))
+        return 0;
+    if (file_read(path, FILE_BYTES_MAX, &text, e) < 0)
         return -1;
+    if (text.len == 0 || strlen(buf_str(&text)) != text.len || text.data[text.len - 1] != '\n')
+        return err_damaged(path, e);
     char *all auto_free = buf_take(&text);
     char *rest = all;
-    for (char *line; (line = strsep(&rest, "\n"));) {
+    for (char *line; (line = strsep(&rest, "\n")) && rest;) {
         const char *name = strsep(&line, " ");
+        if (!arrivals_move_is_valid(name) || note_of(line) == ARRIVAL_NEW)
+            return err_damaged(path, e);
         if (str_eq(name, move))
             *out = note_of(line);
         newest = number_of(name) > newest ? number_of(name) : newest;
@@ -94,13 +100,16 @@ int arrivals_find(const struct store *store, const char *id, const char *move,
     return 0;
 }
 
-// Append the lines but that of the move.
-static void copy_others(const struct buf *text, const char *move, struct buf *out)
+// Append the last lines but that of the move.
+static void copy_others(const char *text, const char *move, struct buf *out)
 {
-    char *all auto_free = xstrdup(buf_str(text));
+    size_t lines = 0;
+    for (const char *c = text; *c; c++)
+        lines += *c == '\n';
+    char *all auto_free = xstrdup(text);
     char *rest = all;
-    for (char *line; (line = strsep(&rest, "\n"));)
-        if (*line && !(str_starts(line, move) && line[strlen(move)] == ' '))
+    for (char *line; (line = strsep(&rest, "\n")) && rest; lines--)
+        if (lines < LINES_MAX && !(str_starts(line, move) && line[strlen(move)] == ' '))
             buf_printf(out, "%s\n", line);
 }
 
@@ -110,9 +119,10 @@ int arrivals_write(const struct store *store, const char *id, const char *move,
     char *dir auto_free = home_path(store->home, ARRIVALS);
     char *path auto_free = path_of(store, id);
     struct buf text auto_buf = BUF_INIT, changed auto_buf = BUF_INIT;
-    if (dir_make(dir, 0700, e) < 0 || load(path, &text, e) < 0)
+    if (dir_make(dir, 0700, e) < 0 ||
+        (file_exists(path) && file_read(path, FILE_BYTES_MAX, &text, e) < 0))
         return -1;
-    copy_others(&text, move, &changed);
+    copy_others(buf_str(&text), move, &changed);
     buf_printf(&changed, "%s %s\n", move, WORDS[note]);
-    return file_replace(path, changed.data, changed.len, 0600, e);
+    return file_write_atomic(path, changed.data, changed.len, 0600, e);
 }

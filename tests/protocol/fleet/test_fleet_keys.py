@@ -128,6 +128,30 @@ def test_the_command_line_with_the_file_of_other_daemons(pair, tmp_path):
         assert not is_remembered(elsewhere, "ci")
 
 
+def test_a_removal_is_not_of_a_key_that_was_made_since(pair):
+    """The command removes the key from the file, and then tells the daemon. Another operator may be quick."""
+    give(pair.a, pair.new())
+    pair.remove("ci")
+    assert "key.removed" not in pair.a.log.read_text(), "the command has not asked for a second removal"
+    key = pair.new()
+    give(pair.a, key)
+    assert pair.a.request("DELETE", "/api-keys/ci?removed=1").status == 204
+    assert owned(pair.a, key) == [1, 1]
+
+
+def test_a_time_that_was_a_mistake(pair):
+    """Once it has been carried out, a later removal has an earlier time."""
+    text = json.loads(pair.keys.read_text()) if pair.keys.exists() else {"tokens": []}
+    pair.keys.write_text(json.dumps({**text, "removed": {"ci": "2199-01-01T00:00:00Z"}}))
+    pair.keys.chmod(0o600)
+    wait_for(lambda: is_remembered(pair.b, "ci"), 60, "b has followed")
+    pair.keys.write_text(json.dumps(text))
+    give(pair.b, pair.new())
+    pair.remove("ci")
+    key = pair.new()
+    assert first(pair.b, key, "/secrets").json == [] and owned(pair.b, key) == [0, 0]
+
+
 # ---- what stays
 def carried_out(pair, name="marker"):
     """Removes a key of this name, and waits until `b` has followed: it has read the file as it is now."""

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
@@ -86,6 +87,33 @@ static void test_unreadable(const struct store *store)
        "what cannot be read is an error: %s", e.msg);
 }
 
+static void test_damage(const struct store *store)
+{
+    static const char *const TEXTS[] = {"", "x\n", "1-0123456789abcdef taken",
+                                        "1-0123456789abcdef\n", "1-0123456789abcdef gone\n"};
+    char *path auto_free = str_printf("%s/arrivals/" ID, store->home);
+    for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++) {
+        struct err e = ERR_INIT;
+        enum arrival_note note;
+        ok(file_write_atomic(path, TEXTS[i], strlen(TEXTS[i]), 0600, &e) == 0, "a damaged note");
+        ok(arrivals_find(store, ID, "2-0123456789abcdef", &note, &e) < 0, "is an error: %s", e.msg);
+    }
+    ok(unlink(path) == 0, "it is removed");
+}
+
+static void test_many(const struct store *store)
+{
+    char *first auto_free = arrivals_move_after(NULL);
+    char *move auto_free = xstrdup(first);
+    for (int i = 0; i < 40; i++) {
+        char *before auto_free = move;
+        write_note(store, before, ARRIVAL_TAKEN);
+        move = arrivals_move_after(before);
+    }
+    ok(note_of(store, ID, first) == ARRIVAL_REFUSED, "a move that is forgotten comes too late");
+    ok(note_of(store, ID, move) == ARRIVAL_NEW, "the next one may come: %s", move);
+}
+
 int main(void)
 {
     static struct store store; // too large for the stack
@@ -96,6 +124,8 @@ int main(void)
     test_names();
     test_notes(&store);
     test_unreadable(&store);
+    test_damage(&store);
+    test_many(&store);
     dir_remove(folder, NULL);
     return tap_done();
 }
