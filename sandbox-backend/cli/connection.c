@@ -254,10 +254,10 @@ int connection_snapshot_delete(struct connection *c, const char *snapshot, struc
     return outcome(c, &w);
 }
 
-int connection_key_remove(struct connection *c, const char *name, bool removed, struct err *e)
+int connection_key_removed(struct connection *c, const char *name, struct err *e)
 {
     struct wait w = {.loop = &c->loop, .e = e};
-    client_key_remove(c->client, name, removed, on_done, &w);
+    client_key_removed(c->client, name, on_done, &w);
     return outcome(c, &w);
 }
 

@@ -93,7 +93,7 @@ int connection_volume_download(struct connection *c, const struct volume_ref *v,
 int connection_rollback(struct connection *c, const char *id, const char *snapshot, struct err *e);
 
 // For the daemon's operator (client.h).
-int connection_key_remove(struct connection *c, const char *name, bool removed, struct err *e);
+int connection_key_removed(struct connection *c, const char *name, struct err *e);
 json_t *connection_volumes(struct connection *c, struct err *e);
 json_t *connection_templates(struct connection *c, struct err *e);
 json_t *connection_health(struct connection *c, struct err *e);

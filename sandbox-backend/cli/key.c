@@ -267,13 +267,13 @@ static bool has_belongings(const char *home, const char *name)
 }
 
 // Let the daemon remove what is the key's.
-static int remove_belongings(const char *name, bool removed, enum connect_mode mode, struct err *e)
+static int remove_belongings(const char *name, enum connect_mode mode, struct err *e)
 {
     const struct backend_opts local = {.backend = "local"};
     struct connection c;
     if (connection_open(&c, &local, mode, e) < 0)
         return -1;
-    int result = connection_key_remove(&c, name, removed, e);
+    int result = connection_key_removed(&c, name, e);
     connection_close(&c);
     return result;
 }
@@ -289,7 +289,7 @@ static int key_rm(const struct key_file *f, const char *name, bool keep)
         return 0;
     bool has = has_belongings(f->home, name);
     enum connect_mode mode = has ? CONNECT_STARTS : CONNECT_NEVER_STARTS;
-    if (remove_belongings(name, removed, mode, &later) == 0)
+    if (remove_belongings(name, mode, &later) == 0)
         return 0;
     if (later.code == ERR_NOT_FOUND || (!has && later.code == ERR_UNAVAILABLE))
         return removed ? 0 : cli_fail(&e);

@@ -438,11 +438,11 @@ int network_spec(json_t **out, const char *what, const json_t *allow, const json
 
 // ---- a node of a fleet that is drained, at the local daemon's socket. `id` and `node` are valid.
 
-// Delete an API key with its secrets, webhooks and events. `name` is valid. ERR_NOT_FOUND: there is
-// none, nor anything of it. `removed`: it was removed from the keys file already, so the daemon
-// shall only read the file and do what follows.
-struct client_op *client_key_remove(struct client *c, const char *name, bool removed,
-                                    client_done_cb cb, void *ctx);
+// An API key is not in the keys file any more: let the daemon read the file, and remove the key's
+// secrets, webhooks and events. It changes nothing in the file. `name` is valid. ERR_NOT_FOUND:
+// there is nothing of it.
+struct client_op *client_key_removed(struct client *c, const char *name, client_done_cb cb,
+                                     void *ctx);
 // Get {"node", "draining", "load", "room", ...}.
 struct client_op *client_health(struct client *c, client_json_cb cb, void *ctx);
 // Take no new sandboxes; and, unless `wakes`, wake none.

@@ -38,10 +38,10 @@ struct client_op *client_health(struct client *c, client_json_cb cb, void *ctx)
     return ask(c, "GET", "/health", ASK_MS, cb, ctx);
 }
 
-struct client_op *client_key_remove(struct client *c, const char *name, bool removed,
-                                    client_done_cb cb, void *ctx)
+struct client_op *client_key_removed(struct client *c, const char *name, client_done_cb cb,
+                                     void *ctx)
 {
-    char *target auto_free = str_printf("/api-keys/%s%s", name, removed ? "?removed=1" : "");
+    char *target auto_free = str_printf("/api-keys/%s?removed=1", name);
     return tell(c, "DELETE", target, cb, ctx);
 }
 

@@ -15,6 +15,7 @@
 #include "sandbox-backend/daemon/sandbox/arrivals.h"
 #include "sandbox-backend/daemon/sandbox/ending.h"
 #include "sandbox-backend/daemon/sandbox/files.h"
+#include "sandbox-backend/daemon/sandbox/moved.h"
 #include "sandbox-backend/daemon/sandbox/record.h"
 #include "sandbox-backend/daemon/sandbox/sandbox.h"
 #include "sandbox-backend/daemon/sandbox/store.h"
@@ -212,6 +213,8 @@ static void adopt_one(struct adoption *a, const char *id)
         return;
     }
     sb->forget = false;
+    if (sb->move_name && !sb->moving) // it has come back, and the earlier daemon was killed then
+        moved_forget(store, id);
     one->found = extra.state;
     remove_remains(sb);
     mend_rollback(sb, &extra);

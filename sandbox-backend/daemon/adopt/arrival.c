@@ -25,6 +25,12 @@
 #define DIR_PREFIX "import-" // carry_dir (template/move/carry.h)
 #define DIR_CHARS  "abcdefghijklmnopqrstuvwxyz0123456789-"
 
+static int sync_dir(const char *path, struct err *e)
+{
+    int fd auto_close = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) < 0 ? err_sys(e, errno, "sync %s", path) : 0;
+}
+
 static int put_in_place(const struct store *store, const char *id, const char *dir, struct err *e)
 {
     char *from auto_free = str_printf("%s/cache/%s/sandbox", store->home, dir);
@@ -33,9 +39,12 @@ static int put_in_place(const struct store *store, const char *id, const char *d
         return err_set(e, ERR_INVALID, "dir must name a directory of cubby fleet receive");
     FAULT("arrival.1");
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) < 0)
-        return err_sys(e, errno, "rename %s", from);
+        return errno == EEXIST ? err_set(e, ERR_BUSY,
+                                         "it is still being removed there; run this "
+                                         "again")
+                               : err_sys(e, errno, "rename %s", from);
     FAULT("arrival.2");
-    return 0; // cubby fleet receive syncs the directory
+    return sync_dir(to, e) < 0 ? -1 : sync_dir(store->dir, e); // before the note says "taken"
 }
 
 // Check the secrets now: a wake without them fails, and the other node still has the sandbox.
@@ -82,14 +91,19 @@ int arrival_look(struct store *store, const struct arrival *a, enum arrival_stat
     enum arrival_note note;
     const struct sandbox *sb = store_find_any(store, a->id);
     bool here = sb && !sb->forget; // one that was refused, or has left, is being removed
+    bool came = here && str_eq(sb->move_name, a->move) && !sb->moving;
+    struct err unread = ERR_INIT;
+    int found = arrivals_find(store, a->id, a->move, &note, &unread);
     *out = ARRIVAL_CAME;
-    if (here && str_eq(sb->move_name, a->move) && !sb->moving)
+    if (found == 0 && note == ARRIVAL_TAKEN)
         return 0;
-    if (arrivals_find(store, a->id, a->move, &note, e) < 0)
-        return -1;
-    if (note == ARRIVAL_TAKEN)
-        return 0;
+    if (came) // its note was lost; the next daemon must not drop it
+        return arrivals_write(store, a->id, a->move, ARRIVAL_TAKEN, e);
     *out = ARRIVAL_BARRED;
+    if (found < 0) {
+        *e = unread;
+        return -1;
+    }
     if (here)
         err_set(e, ERR_CONFLICT, "another copy of the sandbox is there; end one of the two");
     else if (note == ARRIVAL_REFUSED)
@@ -132,8 +146,6 @@ static int note_taken(const struct store *store, const struct arrival *a, struct
 
 int arrival_take(struct store *store, const struct arrival *a, struct err *e)
 {
-    if (store_find_any(store, a->id))
-        return err_set(e, ERR_BUSY, "it is still being removed there; run this again");
     if (admit_check_arrival(store, e) < 0 ||
         arrivals_write(store, a->id, a->move, ARRIVAL_OFFERED, e) < 0 ||
         put_in_place(store, a->id, a->dir, e) < 0)
@@ -141,12 +153,12 @@ int arrival_take(struct store *store, const struct arrival *a, struct err *e)
     struct sandbox *sb = sandbox_new(store, a->id);
     if (read_one(sb, a->move, e) < 0)
         return drop(sb);
-    moved_forget(store, a->id);
     FAULT("arrival.3");
     // From here on it is this node's. Until here, the next daemon drops it (adopt.c).
     if (note_taken(store, a, e) < 0)
         return drop(sb);
     FAULT("arrival.4");
+    moved_forget(store, a->id); // of an earlier leaving
     sb->forget = false;
     sandbox_set_state(sb, SANDBOX_PAUSED);
     store->hooks->ports_reopen(sb);

@@ -109,15 +109,33 @@ int api_key_make(struct api_call *c, struct err *e)
     return 0;
 }
 
-// `cubby key rm` has removed the key from the file, where there may be a new one of its name now.
+static bool was_removed(const struct api_keys *keys, const char *name)
+{
+    for (int i = 0; i < keys->keys.list.removed_count; i++)
+        if (str_eq(keys->keys.list.removed[i].name, name))
+            return true;
+    return false;
+}
+
+// `cubby key rm` has removed the key from the file, where there may be a new one of its name now,
+// or has not found it there.
 static int follow_removal(struct api_call *c, struct err *e)
 {
     struct api_keys *keys = c->store->api_keys;
     api_keys_reread(keys);
+    bool listed = find(keys, c->arg) != NULL;
     if (keys->watch.is_held && keys->watch.is_held(c->arg, keys->watch.ctx))
         return err_set(e, ERR_INTERNAL,
                        "not all of its secrets, webhooks and events could be removed; the daemon "
                        "tries again, and its log says why");
+    if (listed && !was_removed(keys, c->arg))
+        return err_set(e, ERR_CONFLICT,
+                       "the daemon still knows a key of that name: it could not read the keys file "
+                       "(its log says why), or the key was just made");
+    if (!listed && !key_belongings_exist(c->store, c->arg))
+        return err_set(e, ERR_NOT_FOUND, "nothing of \"%.80s\" is here", c->arg);
+    if (!listed && key_belongings_remove(c->store, c->arg, e) < 0)
+        return -1;
     reply_empty(c->req);
     return 0;
 }

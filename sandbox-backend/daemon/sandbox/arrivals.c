@@ -15,7 +15,7 @@
 
 #define ARRIVALS       "arrivals" // a directory of the home
 #define FILE_BYTES_MAX 65536
-#define LINES_MAX      16 // that are kept
+#define LINES_MAX      16 // the last ones, which are kept
 #define RANDOM_BYTES   8
 #define NUMBER_MAX     INT32_MAX
 
@@ -100,7 +100,8 @@ int arrivals_find(const struct store *store, const char *id, const char *move,
     return 0;
 }
 
-// Append the last lines but that of the move.
+// Append the lines but that of the move: all that say "taken", which the other node may still ask
+// about, and the last others. One that is left out counts as refused, as it is older.
 static void copy_others(const char *text, const char *move, struct buf *out)
 {
     size_t lines = 0;
@@ -109,7 +110,8 @@ static void copy_others(const char *text, const char *move, struct buf *out)
     char *all auto_free = xstrdup(text);
     char *rest = all;
     for (char *line; (line = strsep(&rest, "\n")) && rest; lines--)
-        if (lines < LINES_MAX && !(str_starts(line, move) && line[strlen(move)] == ' '))
+        if ((lines < LINES_MAX || str_ends(line, " taken")) &&
+            !(str_starts(line, move) && line[strlen(move)] == ' '))
             buf_printf(out, "%s\n", line);
 }
 

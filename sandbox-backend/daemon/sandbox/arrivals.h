@@ -29,6 +29,6 @@ char *arrivals_move_after(const char *before);
 // may be taken.
 int arrivals_find(const struct store *store, const char *id, const char *move,
                   enum arrival_note *out, struct err *e);
-// Write what is known now, and sync it to the disk. The file keeps the last moves.
+// Write what is known now, and sync it to the disk. Of refused moves, the file keeps the last.
 int arrivals_write(const struct store *store, const char *id, const char *move,
                    enum arrival_note note, struct err *e);

@@ -163,6 +163,7 @@ void move_cancel(struct sandbox *sb)
         return;
     log_info("sandbox.stays", "id=%s node=%s", sb->id, sb->moving);
     free(steal(&sb->moving));
+    moved_forget(sb->store, sb->id); // an earlier daemon was killed as the other node had it
     sb->moving_ran = false;
     sb->stays = true;
     record_write_or_log(sb);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cubby fleet drain never makes two copies of a sandbox, and removes none in favour of another copy."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -97,6 +98,19 @@ def test_a_way_that_leads_elsewhere_after_the_question(fleet, tmp_path):
     assert fleet.drain() == {sandbox: "moved"}
 
 
+@contextlib.contextmanager
+def killed_at(node, point):
+    """The daemon of the node runs until this point, at which it is killed. At the end it does not run."""
+    node.stop(signal.SIGUSR1)
+    program, fault = node.program, node.home / "fault"
+    fault.write_text(f"{point}:1")
+    node.program, node.env["CUBBY_FAULT"] = FAULTS, str(fault)
+    node.start()
+    yield
+    node.process.wait(60)
+    node.program, _ = program, node.env.pop("CUBBY_FAULT")
+
+
 def move(fleet, node, to, status=0):
     """A drain of any node. Returns {sandbox: what was said of it}."""
     fleet.list_nodes(**{node: f"then={to}"})
@@ -155,14 +169,8 @@ def test_a_daemon_that_is_killed_on_a_way_back(fleet, point, known):
     """The next one has it, or takes it when it is sent again; and does not skip what it checks."""
     sandbox, there = fleet.create("b")["sandboxID"], fleet.nodes["b"]
     assert move(fleet, "b", "a") == {sandbox: "moved"}
-    there.stop(signal.SIGUSR1)
-    program, fault = there.program, there.home / "fault"
-    fault.write_text(f"{point}:1")
-    there.program, there.env["CUBBY_FAULT"] = FAULTS, str(fault)
-    there.start()
-    assert move(fleet, "a", "b", status=1)[sandbox].startswith("unsure")
-    there.process.wait(60)
-    there.program, _ = program, there.env.pop("CUBBY_FAULT")
+    with killed_at(there, point):
+        assert move(fleet, "a", "b", status=1)[sandbox].startswith("unsure")
     unknown = Unknown(fleet)
     if known or point == "arrival.4":  # the checks are before it
         there.start()
@@ -173,6 +181,20 @@ def test_a_daemon_that_is_killed_on_a_way_back(fleet, point, known):
     there.start()
     with unknown:
         assert move(fleet, "a", "b", status=1)[sandbox].startswith("stays: ")
+    assert fleet.here("a") == {sandbox} and fleet.here("b") == set()
+
+
+def test_a_way_back_that_failed_is_no_end(fleet):
+    """Node b still tells the proxy that the sandbox is at node a."""
+    made = fleet.create("b")
+    sandbox, there = made["sandboxID"], fleet.nodes["b"]
+    assert move(fleet, "b", "a") == {sandbox: "moved"}
+    with killed_at(there, "arrival.3"):
+        assert move(fleet, "a", "b", status=1)[sandbox].startswith("unsure")
+    there.start()
+    assert fleet.nodes["a"].request("DELETE", f"/sandboxes/{sandbox}/move").status == 204
+    asked = fleet.request("GET", f"/sandboxes/{sandbox}", port=there.port)
+    assert asked.status == 425 and asked.headers["Cubby-Node"] == "a", asked.body
     assert fleet.here("a") == {sandbox} and fleet.here("b") == set()
 
 

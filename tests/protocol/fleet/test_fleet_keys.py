@@ -137,6 +137,10 @@ def test_a_removal_is_not_of_a_key_that_was_made_since(pair):
     give(pair.a, key)
     assert pair.a.request("DELETE", "/api-keys/ci?removed=1").status == 204
     assert owned(pair.a, key) == [1, 1]
+    new_key(pair.a, "fresh")
+    assert pair.a.request("DELETE", "/api-keys/fresh?removed=1").status == 409, "it was never removed"
+    assert pair.a.request("DELETE", "/api-keys/nobody?removed=1").status == 404
+    assert {one["name"] for one in pair.a.request("GET", "/api-keys").json} == {"ci", "fresh"}
 
 
 def test_a_time_that_was_a_mistake(pair):

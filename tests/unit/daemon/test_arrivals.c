@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
@@ -103,15 +104,22 @@ static void test_damage(const struct store *store)
 
 static void test_many(const struct store *store)
 {
-    char *first auto_free = arrivals_move_after(NULL);
-    char *move auto_free = xstrdup(first);
+    char *taken auto_free = arrivals_move_after(NULL);
+    char *refused auto_free = arrivals_move_after(taken);
+    char *move auto_free = arrivals_move_after(refused);
+    char *path auto_free = str_printf("%s/arrivals/" ID, store->home);
+    struct buf text auto_buf = BUF_INIT;
+    write_note(store, taken, ARRIVAL_TAKEN);
+    write_note(store, refused, ARRIVAL_REFUSED);
     for (int i = 0; i < 40; i++) {
         char *before auto_free = move;
-        write_note(store, before, ARRIVAL_TAKEN);
+        write_note(store, before, ARRIVAL_REFUSED);
         move = arrivals_move_after(before);
     }
-    ok(note_of(store, ID, first) == ARRIVAL_REFUSED, "a move that is forgotten comes too late");
+    ok(note_of(store, ID, taken) == ARRIVAL_TAKEN, "what was taken is never forgotten");
+    ok(note_of(store, ID, refused) == ARRIVAL_REFUSED, "what is forgotten comes too late");
     ok(note_of(store, ID, move) == ARRIVAL_NEW, "the next one may come: %s", move);
+    ok(file_read(path, 1024, &text, NULL) == 0, "the file stays small");
 }
 
 int main(void)
