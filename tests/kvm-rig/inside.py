@@ -280,7 +280,7 @@ def machine():
 
 
 def attack():
-    """test_the_vms_devices uses I/O ports in a program of the guest. QEMU's emulation of SVM refuses them."""
+    """test_the_vms_devices uses I/O ports in a program of the guest, which ends then: QEMU's SVM seems to refuse them."""
     pytest("tests/attack", "--deselect", "tests/attack/test_abuse.py",
            "--deselect", "tests/attack/test_guest_network.py::test_the_vms_devices")
 
