@@ -472,10 +472,11 @@ FRAMEWORK_FEW := $(patsubst %,$(FRAMEWORKS)/%/.done,langchain openai-agents pyda
 protocol: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(FRAMEWORK_FEW)
 	$(call pytest,tests/protocol tests/clients tests/conformance tests/sdk tests/frameworks/test_model_stub.py \
 	    $(FRAMEWORK_CASES:%='tests/frameworks/test_frameworks.py::test_framework[%]') -- -n 5 --dist loadfile)
-# Everything real: QEMU, a template that this tree builds, the official clients. Three files at a time
-# keep two processors busy. The order is that of tests/conftest.py: the longest files first.
+# Everything real: QEMU, a template that this tree builds, the official clients. Two files at a time: a
+# guest keeps one processor busy, and then waits for the other programs of its test. The order is that
+# of tests/conftest.py: the longest files first.
 e2e: all $(RUNSC_BIN) $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(TEST_TEMPLATE)
-	$(call pytest,tests/e2e tests/acceptance tests/attack -- -n 3 --dist loadfile --no-loadscope-reorder)
+	$(call pytest,tests/e2e tests/acceptance tests/attack -- -n 2 --dist loadfile --no-loadscope-reorder)
 # The agents that people use, as clients, on a scripted model: some gigabytes of packages, so `make test`
 # runs a few of them only. Writes the table of docs/clients.md.
 test-clients: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(FRAMEWORK_VENVS) $(FRAMEWORK_NPM) $(FRAMEWORK_AGENTS) $(RUNSC_BIN) $(TEST_TEMPLATE)

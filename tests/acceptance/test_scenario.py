@@ -14,13 +14,15 @@ from harness import BIN
 from model_stub import Call, Stub, expect
 
 SCENARIO = pathlib.Path(__file__).parent / "scenario.py"
+SECONDS = 570  # five bugs take a minute in emulated guests, and three beside other builds of templates
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.parametrize("mode", ["per-call", "one-process"])
 def test_five_bugs(home, tmp_path, mode):
     transcript = tmp_path / "transcript.jsonl"
     run = subprocess.run([sys.executable, SCENARIO, "--mode", mode, "--transcript", transcript],
-                         env=home.env, capture_output=True, text=True, timeout=170)
+                         env=home.env, capture_output=True, text=True, timeout=SECONDS)
     print(run.stdout)
     assert run.returncode == 0, run.stderr
     calls = [json.loads(line) for line in transcript.read_text().splitlines()]
@@ -32,7 +34,7 @@ def test_five_bugs(home, tmp_path, mode):
 def test_five_bugs_in_the_tier_that_is_asked_for(home):
     home.env["CUBBY_TIERS_ALLOWED"] = "microvm,gvisor"
     run = subprocess.run([sys.executable, SCENARIO, "--mode", "one-process", "--tier", "gvisor"],
-                         env=home.env, capture_output=True, text=True, timeout=170)
+                         env=home.env, capture_output=True, text=True, timeout=SECONDS)
     print(run.stdout)
     assert run.returncode == 0, run.stderr
     assert "tier: gvisor\n" in run.stdout
@@ -43,7 +45,7 @@ def test_candidates_side_by_side(home, tmp_path):
     """Only one bug, because the machine is slow: `scenario.py --mode fork` does all five."""
     transcript = tmp_path / "transcript.jsonl"
     run = subprocess.run([sys.executable, SCENARIO, "--mode", "fork", "--bugs", "pager", "--transcript", transcript],
-                         env=home.env, capture_output=True, text=True, timeout=170)
+                         env=home.env, capture_output=True, text=True, timeout=SECONDS)
     print(run.stdout)
     assert run.returncode == 0, run.stderr
     calls = [json.loads(line) for line in transcript.read_text().splitlines()]
@@ -74,7 +76,7 @@ def test_a_wrong_count_is_a_failure(home, tmp_path):
     expected = json.loads((bugs / "bugs/expected.json").read_text())
     (bugs / "bugs/expected.json").write_text(json.dumps({"slug": dict(expected["slug"], red=4)}))
     run = subprocess.run([sys.executable, bugs / "scenario.py", "--mode", "one-process"],
-                         env=home.env, capture_output=True, text=True, timeout=170)
+                         env=home.env, capture_output=True, text=True, timeout=SECONDS)
     assert run.returncode == 1
     assert "RED is" in run.stderr
 
@@ -113,7 +115,7 @@ def run_agent(home, transcript, fixed):
         stub.model.reply = reply
         env = {**home.env, "OPENAI_BASE_URL": stub.url + "/v1"}
         run = subprocess.run([sys.executable, SCENARIO, "--mode", "agent", "--bugs", "pager", "--transcript", transcript],
-                             env=env, capture_output=True, text=True, timeout=170)
+                             env=env, capture_output=True, text=True, timeout=SECONDS)
         stub.model.check()
     return run
 
@@ -136,6 +138,6 @@ def test_a_model_that_only_says_so_has_failed(home, tmp_path):
 def test_no_model_is_said_in_a_sentence(home):
     env = {**home.env, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
     run = subprocess.run([sys.executable, SCENARIO, "--mode", "agent", "--bugs", "pager"], env=env,
-                         capture_output=True, text=True, timeout=170)
+                         capture_output=True, text=True, timeout=SECONDS)
     assert run.returncode == 1
     assert "set OPENAI_BASE_URL" in run.stderr
