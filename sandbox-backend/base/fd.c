@@ -153,6 +153,14 @@ static int sync_parent(const char *path, struct err *e)
     return 0;
 }
 
+int file_sync(const char *path, struct err *e)
+{
+    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) < 0)
+        return err_sys(e, errno, "sync %s", path);
+    return sync_parent(path, e);
+}
+
 struct replacement {
     const void *data;
     size_t len;

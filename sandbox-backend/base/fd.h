@@ -49,6 +49,8 @@ int file_write_atomic(const char *path, const void *data, size_t len, mode_t mod
 // to them; `path` is then unchanged.
 int file_write_atomic_like(const char *path, const void *data, size_t len, const struct stat *old,
                            struct err *e);
+// Sync a file, or a directory, and the name that it has.
+int file_sync(const char *path, struct err *e);
 // As file_write_atomic, without fsync: readers always see a whole file, also after a crash of this
 // program, but not after a crash of the machine. For state that a reboot makes worthless.
 int file_replace(const char *path, const void *data, size_t len, mode_t mode, struct err *e);

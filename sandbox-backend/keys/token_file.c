@@ -32,6 +32,14 @@ void token_list_fini(struct token_list *l)
     *l = (struct token_list){0};
 }
 
+const struct token_removal *token_list_removal(const struct token_list *l, const char *name)
+{
+    for (int i = 0; i < l->removed_count; i++)
+        if (str_eq(l->removed[i].name, name))
+            return &l->removed[i];
+    return NULL;
+}
+
 // ---- parsing
 
 static bool is_name(const char *name)

@@ -51,6 +51,8 @@ struct token_list {
     int removed_count;
 };
 void token_list_fini(struct token_list *l);
+// Return the removal of this name, borrowed; NULL: the file has none.
+const struct token_removal *token_list_removal(const struct token_list *l, const char *name);
 
 // Read or parse a token file. ERR_INVALID names the line and the mistake; ERR_DENIED: other users
 // can write the file. After success, call token_list_fini.

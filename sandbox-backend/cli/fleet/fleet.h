@@ -54,10 +54,6 @@ bool fleet_allows(const char *names, const char *node); // names: fleet_drain.to
 int fleet_list_set(const char *path, const char *node, const char *word, struct err *e);
 int fleet_reload(const char *command, struct err *e);
 
-// Sync a file, or a directory, and the name that it has to the disk. The daemon does not do it,
-// because its loop would wait.
-int fleet_sync(const char *path, struct err *e);
-
 // One sandbox on its way to the node `node`.
 struct fleet_parcel {
     const char *id, *node;

@@ -266,60 +266,53 @@ void fleet_config_warn(const struct fleet_config *c)
         warn_of_node(&c->nodes.all[i]);
 }
 
+static const char NO_ROOM[] = ERROR_503(
+    "no node has room for a new sandbox: all are full, are drained or do not answer; try again in "
+    "a moment",
+    "host_full");
+static const char NO_MAKER[] = ERROR_503(
+    "no node takes a new volume or build: all are drained or do not answer; try again in a moment",
+    "node_unavailable");
+
+// Begin a backend whose requests are repeated at each node after these answers.
+static void add_backend(const struct fleet_config *c, const char *name, const char *check,
+                        const char *answers, struct buf *out)
+{
+    buf_printf(out,
+               "backend %s\n"
+               "    balance roundrobin\n"
+               "    option httpchk GET %s\n"
+               "    retries %d\n"
+               "    retry-on conn-failure %s\n",
+               name, check, 2 * (int)c->nodes.count, answers);
+}
+
 void fleet_config_write(const struct fleet_config *c, struct buf *out)
 {
-    int count = (int)c->nodes.count;
     buf_adds(out, HEAD);
     buf_printf(out, "\nfrontend fleet\n    bind %s", c->listen);
     if (c->cert)
         buf_printf(out, " ssl crt '%s' alpn h2,http/1.1", c->cert);
     buf_printf(out, "\n%s", ROUTES);
-    buf_printf(
-        out,
-        "\n# 503: the node is full or is drained. 404: it does not have the template. Nothing "
-        "was\n# started then, so another node is tried.\n"
-        "backend creates\n"
-        "    balance roundrobin\n"
-        "    option httpchk GET /health?for=create\n"
-        "    retries %d\n"
-        "    retry-on conn-failure 503 404\n" ERROR_503(
-            "no node has room for a new sandbox: all are full, are drained or do not answer; try "
-            "again in a moment",
-            "host_full"),
-        2 * count);
+    buf_adds(out, "\n# 503: the node is full or is drained. 404: it does not have the template. "
+                  "Nothing was\n# started then, so another node is tried.\n");
+    add_backend(c, "creates", "/health?for=create", "503 404", out);
+    buf_adds(out, NO_ROOM);
     add_servers(c, true, out);
-    buf_printf(out,
-               "\n# 503: the node is drained, and nothing was made.\n"
-               "backend makes\n"
-               "    balance roundrobin\n"
-               "    option httpchk GET /health?for=make\n"
-               "    retries %d\n"
-               "    retry-on conn-failure 503\n" ERROR_503(
-                   "no node takes a new volume or build: all are drained or do not answer; try "
-                   "again in a moment",
-                   "node_unavailable"),
-               2 * count);
+    buf_adds(out, "\n# 503: the node is drained, and nothing was made.\n");
+    add_backend(c, "makes", "/health?for=make", "503", out);
+    buf_adds(out, NO_MAKER);
     fleet_buckets_write(&c->nodes, out);
     add_servers(c, false, out);
-    buf_printf(out,
-               "\n# 404: a volume or a build that was made while the list was another, or a node "
-               "drained.\n"
-               "backend named\n"
-               "    balance roundrobin\n"
-               "    option httpchk GET /health\n"
-               "    retries %d\n"
-               "    retry-on conn-failure 404\n",
-               2 * count);
+    buf_adds(out,
+             "\n# 404: a volume or a build that was made while the list was another, or a node "
+             "drained.\n");
+    add_backend(c, "named", "/health", "404", out);
     fleet_buckets_write(&c->nodes, out);
     add_servers(c, false, out);
-    buf_printf(out,
-               "\n# 404: a template that another node has.\n"
-               "backend any\n"
-               "    balance roundrobin\n"
-               "    option httpchk GET /health\n"
-               "    retries %d\n"
-               "    retry-on conn-failure 404\n" WAIT_FOR_BODY,
-               2 * count);
+    buf_adds(out, "\n# 404: a template that another node has.\n");
+    add_backend(c, "any", "/health", "404", out);
+    buf_adds(out, WAIT_FOR_BODY);
     add_servers(c, false, out);
     for (size_t i = 0; i < c->nodes.count; i++)
         add_node(c, &c->nodes.all[i], c->nodes.all[i].name, out);

@@ -186,7 +186,7 @@ static enum outcome stay(struct drain *d, const char *id)
 static enum outcome confirm(struct drain *d, const char *id, struct err *e)
 {
     char *moved auto_free = str_printf("%s/moved/%s", d->c.home, id);
-    return connection_moved(&d->c, id, e) == 0 && fleet_sync(moved, e) == 0 ? MOVED : UNSURE;
+    return connection_moved(&d->c, id, e) == 0 && file_sync(moved, e) == 0 ? MOVED : UNSURE;
 }
 
 // `again`: an earlier command may have given it to the other node.
@@ -212,7 +212,7 @@ static enum outcome carry(struct drain *d, const char *id, const json_t *begun, 
     // A host that loses its power must not let it run again, beside the other node.
     char *record auto_free = str_printf("%s/sandboxes/%s/sandbox.json", d->c.home, id);
     unlink(d->archive);
-    if (fleet_sync(record, e) < 0 ||
+    if (file_sync(record, e) < 0 ||
         sandbox_archive_export(d->c.home, id, d->archive, &digest, e) < 0) {
         unlink(d->archive);
         return again ? UNSURE : stay(d, id);

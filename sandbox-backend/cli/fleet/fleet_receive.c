@@ -32,18 +32,6 @@ static bool is_unanswered(const struct err *e)
            e->code == ERR_REFUSED;
 }
 
-static int sync_one(const char *path, struct err *e)
-{
-    int fd auto_close = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 || fsync(fd) < 0 ? err_sys(e, errno, "sync %s", path) : 0;
-}
-
-int fleet_sync(const char *path, struct err *e)
-{
-    char *parent auto_free = xstrndup(path, (size_t)(strrchr(path, '/') - path));
-    return sync_one(path, e) < 0 ? -1 : sync_one(parent, e);
-}
-
 // It was refused. Another command may be under way with the same archive, so let the daemon refuse
 // that one, too. Without its word, nothing is known.
 static enum outcome bar(struct connection *c, const struct fleet_parcel *p)
@@ -90,7 +78,7 @@ static enum outcome receive(struct connection *c, const struct fleet_parcel *p, 
         *e = known;
     if (result == REFUSED)
         result = bar(c, p);
-    if (result == TAKEN && file_exists(place) && fleet_sync(place, e) < 0)
+    if (result == TAKEN && file_exists(place) && file_sync(place, e) < 0)
         result = UNKNOWN;
     return result;
 }

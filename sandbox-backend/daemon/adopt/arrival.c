@@ -9,6 +9,7 @@
 
 #include "sandbox-backend/base/clock.h"
 #include "sandbox-backend/base/fault.h"
+#include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 #include "sandbox-backend/daemon/sandbox/admit.h"
@@ -25,12 +26,6 @@
 #define DIR_PREFIX "import-" // carry_dir (template/move/carry.h)
 #define DIR_CHARS  "abcdefghijklmnopqrstuvwxyz0123456789-"
 
-static int sync_dir(const char *path, struct err *e)
-{
-    int fd auto_close = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 || fsync(fd) < 0 ? err_sys(e, errno, "sync %s", path) : 0;
-}
-
 static int put_in_place(const struct store *store, const char *id, const char *dir, struct err *e)
 {
     char *from auto_free = str_printf("%s/cache/%s/sandbox", store->home, dir);
@@ -44,7 +39,7 @@ static int put_in_place(const struct store *store, const char *id, const char *d
                                          "again")
                                : err_sys(e, errno, "rename %s", from);
     FAULT("arrival.2");
-    return sync_dir(to, e) < 0 ? -1 : sync_dir(store->dir, e); // before the note says "taken"
+    return file_sync(to, e); // before the note says "taken"
 }
 
 // Check the secrets now: a wake without them fails, and the other node still has the sandbox.

@@ -109,14 +109,6 @@ int api_key_make(struct api_call *c, struct err *e)
     return 0;
 }
 
-static bool was_removed(const struct api_keys *keys, const char *name)
-{
-    for (int i = 0; i < keys->keys.list.removed_count; i++)
-        if (str_eq(keys->keys.list.removed[i].name, name))
-            return true;
-    return false;
-}
-
 // `cubby key rm` has removed the key from the file, where there may be a new one of its name now,
 // or has not found it there.
 static int follow_removal(struct api_call *c, struct err *e)
@@ -128,7 +120,7 @@ static int follow_removal(struct api_call *c, struct err *e)
         return err_set(e, ERR_INTERNAL,
                        "not all of its secrets, webhooks and events could be removed; the daemon "
                        "tries again, and its log says why");
-    if (listed && !was_removed(keys, c->arg))
+    if (listed && !token_list_removal(&keys->keys.list, c->arg))
         return err_set(e, ERR_CONFLICT,
                        "the daemon still knows a key of that name: it could not read the keys file "
                        "(its log says why), or the key was just made");

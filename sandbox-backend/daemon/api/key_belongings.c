@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs to the name of an API key, and keys-removed.json.
+// Removes what belongs to the name of an API key, and remembers it in keys-removed.json.
 #include "sandbox-backend/daemon/api/key_belongings.h"
 
 #include <stdlib.h>
@@ -81,14 +81,6 @@ static int read_file(struct key_belongings *b, struct err *e)
     return rc;
 }
 
-static bool is_listed(const struct token_list *keys, const char *name)
-{
-    for (int i = 0; i < keys->removed_count; i++)
-        if (str_eq(keys->removed[i].name, name))
-            return true;
-    return false;
-}
-
 // Forget the oldest removals that the keys file does not have. One that it has would become due.
 static void drop_surplus(json_t *done, const struct token_list *keys)
 {
@@ -97,7 +89,7 @@ static void drop_surplus(json_t *done, const struct token_list *keys)
         int64_t first = INT64_MAX, at_ns;
         json_t *at;
         json_object_foreach (done, name, at) {
-            if (time_of(done, name, &at_ns) && at_ns < first && !is_listed(keys, name)) {
+            if (time_of(done, name, &at_ns) && at_ns < first && !token_list_removal(keys, name)) {
                 first = at_ns;
                 oldest = name;
             }
@@ -181,11 +173,9 @@ static void on_read(void *ctx)
 static bool is_held(const char *name, void *ctx)
 {
     const struct key_belongings *b = ctx;
-    const struct token_list *keys = &b->keys->keys.list;
-    for (int i = 0; b->is_behind && i < keys->removed_count; i++)
-        if (str_eq(keys->removed[i].name, name))
-            return is_due(b, &keys->removed[i]);
-    return false;
+    const struct token_removal *removal =
+        b->is_behind ? token_list_removal(&b->keys->keys.list, name) : NULL;
+    return removal && is_due(b, removal);
 }
 
 static void on_look(struct deadline *d)

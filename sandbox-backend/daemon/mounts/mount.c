@@ -474,12 +474,26 @@ static void fail(struct mount *m)
     deadline_arm(&m->retry, (uint64_t)wait);
 }
 
+static void on_server_gone(struct subproc *server, int status, void *ctx)
+{
+    (void)status;
+    (void)ctx;
+    subproc_close(server, NULL, NULL);
+}
+
+// It is watched until it has ended: else it would stay as a zombie.
+static void kill_server(struct mount *m)
+{
+    struct subproc *server = steal(&m->server);
+    subproc_retarget(server, on_server_gone, NULL);
+    subproc_kill(server);
+}
+
 // The guest took the connection and said nothing, or does not let itself be mounted.
 static void give_server_up(struct mount *m)
 {
     bool serves = m->state == MOUNT_SERVES;
-    subproc_kill(m->server);
-    subproc_close(steal(&m->server), NULL, NULL);
+    kill_server(m);
     close_pipe(m);
     m->state = MOUNT_IDLE;
     err_set(&m->err, ERR_PRECONDITION, "the guest's mountfs did not answer within %d s",
@@ -533,10 +547,8 @@ void mount__close(struct mount *m, const struct err *e)
     if (m->call)
         guest_call_cancel(steal(&m->call));
     close_pipe(m);
-    if (m->server) {
-        subproc_kill(m->server);
-        subproc_close(steal(&m->server), NULL, NULL);
-    }
+    if (m->server)
+        kill_server(m);
     if (m->sb->state != SANDBOX_KILLING)
         record_write_or_log(m->sb); // without this mount, before anybody is told
     answer(m, e);
