@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the whole-program tests."""
 
+import json
 import os
+import pathlib
 import sys
 
 import pytest
@@ -9,6 +11,16 @@ import pytest
 # A daemon that fills a pool meanwhile would be in the way of what a test looks at: only those of the
 # pool ask for one.
 os.environ["CUBBY_POOL"] = "off"
+
+
+def accelerator():
+    """That of the tests' template, whose build has tried KVM. Where the guest kernel does not boot under
+    KVM, each further build would wait 5 s for it."""
+    facts = pathlib.Path(os.environ.get("CUBBY_TEST_HOME", "")) / "templates/default/template.json"
+    return json.loads(facts.read_text(encoding="utf-8"))["accel"] if facts.exists() else "auto"
+
+
+os.environ.setdefault("CUBBY_ACCEL", accelerator())
 
 from harness import Home, Mcp
 from tiers import skip_where_it_has_no_meaning

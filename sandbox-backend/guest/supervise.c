@@ -33,6 +33,8 @@
 #define BACKOFF_MAX_MS 1000
 #define STOP_WAIT_MS   500
 
+#define NOT_STARTED 127 // exit status of a child whose program does not start, as in a shell
+
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
 #define RELAY_PORT      TEXT(ENVD_RELAY_PORT)
@@ -48,9 +50,11 @@ struct kept {
     int64_t due_ms; // time of its restart
 };
 
+enum { ENVD, PYTHON_KERNEL, KEPT };
+
 struct keeper {
-    struct kept kept[2];
-    size_t count;
+    struct kept kept[KEPT];
+    size_t count; // PYTHON_KERNEL: without it
     sigset_t waited;
     sigset_t original;
 };
@@ -89,7 +93,7 @@ static void start(const struct keeper *keeper, struct kept *k)
         sigprocmask(SIG_SETMASK, &keeper->original, NULL);
         k->run(k);
         step_say("%s does not start: %s", k->name, strerror(errno));
-        _exit(127);
+        _exit(NOT_STARTED);
     }
     k->pid = pid > 0 ? pid : 0;
     if (pid < 0) {
@@ -112,13 +116,22 @@ static void on_end(struct kept *k, int status)
     k->due_ms = now_ms() + k->backoff_ms;
 }
 
+// A template may have lost python3. Then there is nothing to start again and again.
+static bool has_no_python(size_t i, int status)
+{
+    return i == PYTHON_KERNEL && WIFEXITED(status) && WEXITSTATUS(status) == NOT_STARTED;
+}
+
 static void reap(struct keeper *keeper)
 {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
         for (size_t i = 0; i < keeper->count; i++)
-            if (pid == keeper->kept[i].pid)
+            if (pid == keeper->kept[i].pid) {
                 on_end(&keeper->kept[i], status);
+                if (has_no_python(i, status))
+                    keeper->count = PYTHON_KERNEL;
+            }
 }
 
 static void stop_machine(void)
@@ -156,21 +169,22 @@ static int64_t start_due(struct keeper *keeper)
 // Begin to keep the Python kernel, if the guest has it.
 static void take_python_kernel(struct keeper *k, bool owns_kernel)
 {
-    if (k->count > 1 || !python_kernel_is_here())
+    if (k->count > PYTHON_KERNEL || !python_kernel_is_here())
         return;
     if (owns_kernel)
         python_kernel_make_group();
-    k->count = 2;
+    k->count = KEPT;
 }
 
 void supervise(int program, bool owns_kernel, bool holds_python)
 {
     struct keeper k = {
-        .kept = {{.name = "envd", .run = run_envd, .file = program, .owns_kernel = owns_kernel},
-                 {.name = "the Python kernel",
-                  .run = run_python_kernel,
-                  .owns_kernel = owns_kernel}},
-        .count = 1,
+        .kept = {[ENVD] =
+                     {.name = "envd", .run = run_envd, .file = program, .owns_kernel = owns_kernel},
+                 [PYTHON_KERNEL] = {.name = "the Python kernel",
+                                    .run = run_python_kernel,
+                                    .owns_kernel = owns_kernel}},
+        .count = PYTHON_KERNEL,
     };
     sigemptyset(&k.waited);
     sigaddset(&k.waited, SIGCHLD);

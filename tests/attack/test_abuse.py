@@ -7,9 +7,10 @@ import select
 
 import pytest
 
-from abuse import MIB, Seen, abuses, answer_ms, cpu_seconds, status
+from abuse import MIB, Seen, abuses, answer_ms, status
 from attack_world import Field, wait_for
 from cubbyd import read_all
+from proc import cpu_seconds
 from tiers import tier  # noqa: F401
 
 # Abuses that do not exist under gVisor, or end there with their own sandbox.

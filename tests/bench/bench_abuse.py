@@ -16,8 +16,9 @@ import sys
 os.environ["CUBBY_POOL"] = "off"
 os.environ.setdefault("TEST", "build/test")
 
-from abuse import Seen, abuses, answer_ms, cpu_seconds, status
+from abuse import Seen, abuses, answer_ms, status
 from attack_world import Field, wait_for
+from proc import cpu_seconds
 
 ROUNDS = 15
 

@@ -97,7 +97,7 @@ def test_javascript(daemon, context):
 
 
 def test_command_line(daemon, context):
-    (context / "Dockerfile").write_text("FROM e2bdev/base\nCOPY page.html /srv/page.html\nRUN test -s /srv/page.html\n")
+    (context / "Dockerfile").write_text("FROM e2bdev/base\nRUN rm /usr/bin/python3\nCOPY page.html /srv/page.html\nRUN test -s /srv/page.html\n")
     cli = [NODE, CLIENTS / "node_modules/@e2b/cli/dist/index.js", "template"]
     made = run(daemon, *cli, "create", "by-cli", cwd=context)
     assert made.returncode == 0 and "finished" in made.stdout, made.stdout[-3000:] + made.stderr[-2000:]

@@ -14,7 +14,7 @@ import tarfile
 import threading
 
 import pytest
-from harness import BIN, TEST_HOME, Home, Mcp, ToolError, wait_for
+from harness import BIN, Home, Mcp, ToolError, link_kernel_package, wait_for
 from liar import Liar
 from oci_image import Layout, busybox_layer, file, folder
 from registry import Registry, damage, login_file
@@ -32,9 +32,7 @@ class World(Home):
     def __init__(self):
         super().__init__(tier="auto")
         (self.path / "templates").unlink()
-        (self.path / "cache/apt").mkdir(parents=True)
-        for package in (TEST_HOME / "cache/apt").glob("linux-image-*.deb"):
-            os.link(package, self.path / "cache/apt" / package.name)
+        link_kernel_package(self.path)
 
     def cubby(self, *words, check=True, timeout=170, **options):
         done = subprocess.run([BIN / "cubby", *words], env=self.env, capture_output=True, timeout=timeout, text=True,

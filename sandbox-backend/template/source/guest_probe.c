@@ -8,9 +8,9 @@
 
 #define PROBE_MS 60000
 
-static const char PYTHON[] = "if [ -d /usr/lib/cubby/kernel ]; then echo warm\n"
-                             "elif python3 -c 1 >/dev/null 2>&1; then echo fresh\n"
-                             "else echo none; fi";
+static const char PYTHON[] = "if ! python3 -c 1 >/dev/null 2>&1; then echo none\n"
+                             "elif [ -d /usr/lib/cubby/kernel ]; then echo warm\n"
+                             "else echo fresh; fi";
 
 // A package manager that is missing prints nothing.
 static const char PACKAGES[] =

@@ -4,7 +4,6 @@ figures of the daemon meanwhile.
 """
 
 import base64
-import os
 import pathlib
 import time
 
@@ -77,11 +76,6 @@ def status(pid, key):
         if line.startswith(key + ":"):
             return int(line.split()[1])
     raise KeyError(key)
-
-
-def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Seen:

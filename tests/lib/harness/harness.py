@@ -44,6 +44,14 @@ def process_exists(pid):
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def link_kernel_package(home):
+    """Builds in this state directory find the guest kernel's package of the tests' template."""
+    cache = home / "cache/apt"
+    cache.mkdir(parents=True)
+    for package in (TEST_HOME / "cache/apt").glob("linux-image-*.deb"):
+        os.link(package, cache / package.name)
+
+
 class Home:
     """A state directory of its own, with the template that the tests share."""
 

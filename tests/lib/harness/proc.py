@@ -23,3 +23,19 @@ def parent(pid):
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return int(stat.rpartition(")")[2].split()[1])
+
+
+def cpu_seconds(pid):
+    """The processor time of a process, of those below it, and of those of them that have ended."""
+    ticks = 0
+    for entry in os.listdir("/proc"):
+        above = int(entry) if entry.isdecimal() else 0
+        while above not in (0, pid):
+            above = parent(above)
+        if above:
+            try:
+                fields = pathlib.Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            ticks += sum(int(field) for field in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")

@@ -10,13 +10,15 @@ const context = process.argv[2];
 function plan() {
   return Template({ fileContextPath: context })
     .fromTemplate('default')
+    // A template without Python has no kernel to warm up, which takes a minute under TCG.
+    .runCmd('rm /usr/bin/python3', { user: 'root' })
     .setEnvs({ COLOUR: 'green' })
     .copy('site', '/home/user/site', { user: 'root', mode: 0o644 })
     .runCmd('id -un > made-by; echo "$COLOUR" >> made-by')
     .runCmd('id -un > /root/made-by', { user: 'root' })
     .makeDir('/home/user/work')
     .setWorkdir('/home/user/work')
-    .setStartCmd('python3 -m http.server 8000 --directory /home/user/site', waitForURL('http://localhost:8000/'));
+    .setStartCmd('python3.11 -m http.server 8000 --directory /home/user/site', waitForURL('http://localhost:8000/'));
 }
 
 const seen = {};

@@ -15,7 +15,9 @@ import e2b
 from e2b import AsyncSandbox, AsyncTemplate, Sandbox, Template, wait_for_url
 from e2b_code_interpreter import Sandbox as Interpreter
 
-SERVE = "python3 -m http.server 8000 --directory /home/user/site"
+# A template without Python has no kernel to warm up, which takes a minute under TCG.
+NO_KERNEL = "rm /usr/bin/python3"
+SERVE = "python3.11 -m http.server 8000 --directory /home/user/site"
 DOCKERFILE = """FROM e2bdev/base
 ENV GREETING="hello from" PATH=/opt/tools/bin:$PATH
 RUN mkdir -p /opt/tools/bin && printf '#!/bin/sh\\necho "$GREETING a tool"\\n' > /opt/tools/bin/tool && \\
@@ -31,6 +33,7 @@ def plan(kind, context):
     return (
         kind(file_context_path=context)
         .from_template("default")
+        .run_cmd(NO_KERNEL, user="root")
         .set_envs({"COLOUR": "green"})
         .copy("site", "/home/user/site", user="root", mode=0o644)
         .run_cmd("id -un > made-by; echo \"$COLOUR\" >> made-by")
@@ -87,7 +90,8 @@ def run_sync(context):
 
 async def run_async(context):
     seen = {}
-    template = AsyncTemplate(file_context_path=context).from_template("default").copy("site", "site").run_cmd("ls site")
+    template = (AsyncTemplate(file_context_path=context).from_template("default").run_cmd(NO_KERNEL, user="root")
+                .copy("site", "site").run_cmd("ls site"))
     info = await AsyncTemplate.build_in_background(template, "later")
     seen["at first"] = (await AsyncTemplate.get_build_status(info)).status.value
     offset, lines = 0, []
