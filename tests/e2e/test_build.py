@@ -96,6 +96,18 @@ def output(events):
     return [e["text"] for e in events if e["event"] == "log"]
 
 
+# How many processes begin in 5 s: one is sleep itself, and the guest kernel may begin one of its own.
+BEGUN = """begun() { while read -r key n; do [ "$key" != processes ] || return 0; done </proc/stat; }
+begun; before=$n; sleep 5; begun; echo $((n - before))"""
+
+
+def boots_without_python(builder, template):
+    """A machine of another size boots, and init does not try again and again to start the Python kernel."""
+    box = builder.cubby("create", "--template", template, "--tier", "microvm", "--memory", "640M").strip()
+    assert int(builder.cubby("exec", box, "--", "sh", "-c", BEGUN)) in (1, 2)
+    builder.cubby("kill", box)
+
+
 @pytest.mark.timeout(WHOLE_BUILDS_S)
 def test_steps_are_cached(builder):
     first = builder.good(STEPS.format(last="a"))
@@ -106,6 +118,7 @@ def test_steps_are_cached(builder):
     assert template["name"] == "made" and template["memory_mb"] == 512
     facts = json.loads((builder.path / "templates/made/template.json").read_text())
     assert facts["python"] is False and "python_kernel" not in facts
+    boots_without_python(builder, "made")
     assert builder.run("made", "cat /one /two; id -un; pwd") == "one\ntwo\nuser\n/home/user\n"
     assert builder.cubby("snapshot", "ls", "--json").strip() == "[]", "layers are hidden"
 
