@@ -291,6 +291,12 @@ def e2e():
         "daemon_sandboxes", "disk_full", "faults", "fork", "hibernate", "image", "kernel", "pause", "pool")))
 
 
+def selftest():
+    """What a user of this host would run."""
+    status = streamed(BIN / "cubby", "selftest", "--tier", "microvm", CUBBY_HOME=str(STATE))
+    told("ok" if status == 0 else "not ok", "cubby selftest")
+
+
 def pagemap():
     """The pages of a machine are found by PAGEMAP_SCAN (Linux 6.7), not by reading pagemap."""
     cubby = Cubby(STATE)
@@ -391,8 +397,8 @@ def build_as(cubby):
     assert "accelerator: KVM" in text
 
 
-PARTS = {part.__name__: part for part in (smoke, adoption, giving, pagemap, jail, service, drop_in, spares, sizes, memory,
-                                          machine, attack, e2e)}
+PARTS = {part.__name__: part for part in (smoke, selftest, adoption, giving, pagemap, jail, service, drop_in, spares, sizes,
+                                          memory, machine, attack, e2e)}
 
 
 def in_memory():
