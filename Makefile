@@ -486,10 +486,10 @@ test-clients: all $(TEST_PROGRAMS) $(VENV)/.done $(CLIENTS)/.done $(FRAMEWORK_VE
 	$(flaky)
 # First everything is installed and compiled side by side; then the kinds of tests run one after another.
 programs: all $(UNITS) $(REPLAYS) $(TEST_PROGRAMS)
-# The template is first, because its build is the longest job, and most of it keeps one processor only.
-prepare: $(TEST_TEMPLATE) programs $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(FRAMEWORK_FEW)
+prepare: programs $(VENV)/.done $(CLIENTS)/.done $(SDKS) $(FRAMEWORK_FEW)
+# The template is the first goal, because its build is the longest job, and most of it keeps one processor.
 test:
-	@$(MAKE) --no-print-directory -j$(shell nproc) prepare
+	@$(MAKE) --no-print-directory -j$(shell nproc) $(TEST_TEMPLATE) prepare
 	@$(MAKE) --no-print-directory unit protocol e2e layers headers
 	$(flaky)
 	@echo "make test: units, protocol, end to end, layers and headers: all passed"
