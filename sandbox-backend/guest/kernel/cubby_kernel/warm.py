@@ -4,12 +4,11 @@ import contextlib
 import gc
 import importlib
 import importlib.util
-import inspect
 import io
 import sys
 import warnings
 
-from . import charts, images, seeds
+from . import charts, images, seeds, sources
 from . import loop as kernel_loop
 from . import shell as kernel_shell
 
@@ -69,11 +68,6 @@ def _import_pytest():
         importlib.import_module(f"_pytest.{name}")
 
 
-def _know_sources():
-    """Fill a cache: the first traceback looks up the file of every module."""
-    inspect.getmodule(compile("", "<nowhere>", "exec"))
-
-
 def warm_up():
     """Return the shell that every context starts with."""
     with warnings.catch_warnings():
@@ -95,7 +89,7 @@ def warm_up():
     has_figure = any("image/png" in bundle for bundle in shown) or not _has("matplotlib")
     if not has_figure or len(failed) != 2:
         raise RuntimeError(f"the warm-up showed {len(shown)} results and failed {len(failed)} times: {failed}")
-    _know_sources()
+    sources.watch()
     seeds.draw()  # the first use of OpenSSL's generator loads its code and tables
     _forget(shell)
     gc.collect()
