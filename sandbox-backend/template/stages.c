@@ -27,6 +27,7 @@
 #include "sandbox-backend/template/source/flatten.h"
 #include "sandbox-backend/template/source/guest_probe.h"
 #include "sandbox-backend/template/source/guest_python.h"
+#include "sandbox-backend/template/source/guest_site.h"
 #include "sandbox-backend/template/source/image_pull.h"
 #include "sandbox-backend/template/source/kernel_package.h"
 #include "sandbox-backend/template/verify.h"
@@ -299,20 +300,33 @@ static int stage_boot(struct build *b, struct err *e)
 }
 
 // ---- 6. warm-up
-// An image whose Python cannot run the Python kernel is a good one all the same.
+// An image is a good one without this step, unless the build itself cannot go on.
+static int do_without(struct build *b, const char *what, struct err *why, struct err *e)
+{
+    build_name_full_disk(b, DISK_CODE, why);
+    if (why->code == ERR_CANCELED || why->code == ERR_NO_SPACE || err_is(&b->pump.dead))
+        return err_set(e, why->code, "%s", why->msg);
+    progress_say(&b->progress, "    %s: %s", what, why->msg);
+    dprintf(b->log, "%s: %s\n", what, why->msg);
+    return 0;
+}
+
 static int install_python(struct build *b, struct err *e)
 {
     struct err why = ERR_INIT;
-    if (b->spec->source.kind != FROM_IMAGE || !b->python ||
-        guest_python_install(&b->pump, template_guest_vmnet(b->guest),
-                             b->setup.environment.variables, &b->tool, &why) == 0)
-        return 0;
-    build_name_full_disk(b, DISK_CODE, &why);
-    if (why.code == ERR_CANCELED || why.code == ERR_NO_SPACE || err_is(&b->pump.dead))
-        return err_set(e, why.code, "%s", why.msg);
-    progress_say(&b->progress, "    no warm Python kernel: %s", why.msg);
-    dprintf(b->log, "no warm Python kernel: %s\n", why.msg);
-    return 0;
+    return b->spec->source.kind != FROM_IMAGE || !b->python ||
+                   guest_python_install(&b->pump, template_guest_vmnet(b->guest),
+                                        b->setup.environment.variables, &b->tool, &why) == 0
+               ? 0
+               : do_without(b, "no warm Python kernel", &why, e);
+}
+
+static int settle_caches(struct build *b, struct err *e)
+{
+    struct err why = ERR_INIT;
+    return guest_site_add(&b->pump, template_guest_vmnet(b->guest), b->site, &why) == 0
+               ? 0
+               : do_without(b, "Python's caches stay as they are", &why, e);
 }
 
 // The guest itself tells what foreign files have: nothing on the host reads them.
@@ -325,6 +339,8 @@ static int look_at_guest(struct build *b, struct err *e)
     char *list auto_free = build_file(b, TEMPLATE_PACKAGES);
     if (install_python(b, e) < 0 ||
         guest_probe(&b->pump, template_guest_vmnet(b->guest), &python, &packages, e) < 0)
+        return -1;
+    if (python != GUEST_PYTHON_NONE && settle_caches(b, e) < 0)
         return -1;
     b->setup.python = python == GUEST_PYTHON_WARM;
     b->python_kernel = KERNELS[python];

@@ -16,7 +16,7 @@ import threading
 import pytest
 from harness import BIN, Home, Mcp, ToolError, link_kernel_package, wait_for
 from liar import Liar
-from oci_image import Layout, busybox_layer, file, folder
+from oci_image import Layout, busybox_layer, file, folder, link
 from registry import Registry, damage, login_file
 
 BUSYBOX = "/usr/bin/busybox"
@@ -105,6 +105,37 @@ def test_commands_get_what_the_image_says(world, tier):
         "of", "the", "image", "/tmp:", *([".X11-unix"] if tier == "gvisor" else []), "kept", "started", "/var/tmp:"]
     assert world.run(box, "echo $GREETING; pwd; id -un", "--env", "GREETING=mine", "--cwd", "/tmp", "--user",
                      "root") == "mine\n/tmp\nroot\n"
+    world.cubby("kill", box)
+
+
+# Both changes get the same time, which is not over yet. Plain Python runs the old code then.
+PATCH = """cd /tmp
+write() { echo "V = $1" >m.py; touch -d "$(date -d @$(($(date +%s) + 3600)) '+%Y-%m-%d %H:00:00')" m.py; }
+write 1; python3 -c 'import m; print(m.V)'
+write 2; python3 -c 'import m; print(m.V)'"""
+
+
+def python_layer():
+    """This host's Python, with its standard library and what it is linked to."""
+    program = os.path.realpath("/usr/bin/python3")
+    library = pathlib.Path("/usr/lib") / os.path.basename(program)
+    linked = [word for word in subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout.split()
+              if word.startswith("/")]
+    files = [path for path in library.rglob("*.py") if path.name != "sitecustomize.py" and "test" not in path.parts]
+    entries = [file(str(path).lstrip("/"), pathlib.Path(path).read_bytes(), 0o755)
+               for path in (program, *linked, *files, *library.glob("lib-dynload/*"))]
+    return [*entries, link("usr/bin/python3", program)]
+
+
+def test_python_of_an_image_runs_the_current_code(world, tmp_path):
+    """Also after two changes within one second (docs/guest.md)."""
+    image = Layout(tmp_path / "i").write([busybox_layer(BUSYBOX), python_layer()], {"Env": ["PATH=/usr/bin:/bin"]})
+    done = world.build("with-python", "--minimal", "--from", image)
+    assert "caches stay" not in done.stderr and world.facts("with-python")["python_kernel"] == "fresh"
+    box = world.sandbox("with-python")
+    assert world.run(box, PATCH) == "1\n2\n"
+    without_site = PATCH.replace("python3 -c", "python3 -S -c")
+    assert world.run(box, without_site) == "1\n1\n", "plain Python is expected to run the old code"
     world.cubby("kill", box)
 
 

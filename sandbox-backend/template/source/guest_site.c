@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox-backend/template/source/guest_site.h"
+
+#include <stddef.h>
+
+#include "sandbox-backend/base/buf.h"
+#include "sandbox-backend/base/fd.h"
+#include "sandbox-backend/template/call.h"
+
+#define GUEST_SITE     "/usr/lib/cubby/sitecustomize.py"
+#define FILE_BYTES_MAX 65536
+#define ADD_MS         60000
+
+// In the standard library's directory, Python of a virtual environment finds it as well. It is
+// compiled here, because a user could not write the cache.
+static const char ADD[] = "import importlib.util, os, py_compile, sysconfig\n"
+                          "with open('" GUEST_SITE "', encoding='utf-8') as f:\n"
+                          "    text = f.read()\n"
+                          "os.unlink('" GUEST_SITE "')\n"
+                          "spec = importlib.util.find_spec('sitecustomize')\n"
+                          "new = os.path.join(sysconfig.get_path('stdlib'), 'sitecustomize.py')\n"
+                          "path = spec.origin if spec and spec.origin else new\n"
+                          "with open(path, 'a+', encoding='utf-8') as f:\n"
+                          "    f.seek(0)\n"
+                          "    if text not in f.read():\n"
+                          "        f.write('\\n' + text)\n"
+                          "py_compile.compile(path, doraise=True)\n";
+
+int guest_site_add(struct pump *p, const char *vmnet, const char *file, struct err *e)
+{
+    struct buf text auto_buf = BUF_INIT;
+    struct buf out auto_buf = BUF_INIT;
+    const char *args[] = {"-l", "-c", "exec python3 -c \"$0\"", ADD, NULL};
+    const struct call_command command = {
+        .user = "root", .cmd = "/bin/bash", .args = args, .timeout_ms = ADD_MS};
+    return file_read(file, FILE_BYTES_MAX, &text, e) < 0 ||
+                   call_put(p, vmnet, GUEST_SITE, &text, e) < 0
+               ? -1
+               : call_run(p, vmnet, &command, &out, e);
+}
