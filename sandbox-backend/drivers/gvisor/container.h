@@ -107,4 +107,4 @@ void container__save_abandon(struct container *c);
 void gvisor__doctor(const char *home, finding_cb add, void *ctx);
 
 // ---- gvisor.c
-const char *gvisor__runsc(void); // the option --runsc, or NULL. Borrowed
+const char *gvisor__runsc(void); // $CUBBY_RUNSC, or NULL. Borrowed

@@ -5,7 +5,7 @@
 
 #include "sandbox-backend/base/err.h"
 
-// Return the path of runsc: `given` (the option --runsc), else $CUBBY_RUNSC, else the one that
+// Return the path of runsc: `given` unless it is NULL, else $CUBBY_RUNSC, else the one that
 // `make runsc` built or `make install` installed. New string. NULL with `e`: ERR_NOT_FOUND if there
 // is none, ERR_PRECONDITION if it is another build or the file's name does not begin with "runsc".
 // Each error says what to do.
