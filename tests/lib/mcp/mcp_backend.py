@@ -50,6 +50,7 @@ class Backend:
         self.running = {}           # pid -> Popen
         self.create_gate = None     # an Event that creations wait for
         self.create_error = None    # (status, body)
+        self.tier_warning = None    # of each sandbox
         self.die_mid_command = False
         self.kernel = None          # (host, port) of what answers at the sandboxes' port 49999
         self.lock = threading.Lock()
@@ -184,6 +185,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.answer(*b.create_error)
             else:
                 tier = {k: v for k, v in wanted.items() if k == "tier"}
+                if b.tier_warning:
+                    tier["tierWarning"] = b.tier_warning
                 self.answer(201, b.sandboxes[b.sandbox(metadata=wanted.get("metadata") or {}, **tier)])
             return
         name = path.split("/")[2] if path.count("/") >= 2 else ""

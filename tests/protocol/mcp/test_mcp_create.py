@@ -79,6 +79,17 @@ def test_the_tier_is_the_operator_s(start, backend):  # noqa: F811
     assert "tier" in server.error("create_sandbox", tier="microvm")
 
 
+def test_what_the_tier_does_not_promise(start, backend):  # noqa: F811
+    """The backend's words, also for a sandbox that existed. A tier that is sound has none."""
+    server = start()  # noqa: F811
+    server.initialize()
+    assert "tier_warning" not in create(server)
+    backend.tier_warning = "bubblewrap shares the host's kernel: use it only for code that you trust"
+    for existed in False, True:
+        o = create(server, name="n")
+        assert (o["existed"], o["tier_warning"]) == (existed, backend.tier_warning)
+
+
 @pytest.mark.parametrize("environment, args", [({}, ["--tier", "bogus"]), ({"CUBBY_SANDBOX_TIER": "bogus"}, []),
                                                ({}, ["--tier", "microvm|none"])], ids=str)
 def test_an_unknown_tier_is_refused_at_the_start(environment, args):
