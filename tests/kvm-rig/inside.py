@@ -228,9 +228,16 @@ def of_another_processor():
     cubby("daemon", "stop")
 
 
+def auto_takes_kvm(cubby):
+    found = doctor(cubby)["tier"]
+    assert (found["level"], found["text"]) == (
+        "ok", 'auto chooses microvm (kvm) for template "default": the guest kernel boots under KVM'), found
+
+
 def smoke():
     cubby = Cubby(STATE)
     step("doctor: KVM works", lambda: say(doctor(cubby)["kvm"]["text"]))
+    step("doctor: auto chooses a microVM under KVM", auto_takes_kvm, cubby)
     step("a sandbox's life", life, cubby)
     step("adoption", adopted, cubby)
     cubby("daemon", "stop")
