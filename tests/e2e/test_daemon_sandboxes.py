@@ -53,9 +53,8 @@ def test_a_command(daemon):
         (0, f"true {made['sandboxID']} default\n".encode())
 
 
-@pytest.mark.only_in("microvm", reason="gVisor's loopback has IPv4 alone, and no FUSE device")
-def test_the_loopback_of_ipv6_and_fuse(daemon):
-    """Programs bind ::1, and a request to that port gets there; users mount FUSE file systems."""
+def test_the_loopback_of_ipv6(daemon):
+    """Programs bind ::1, and a request to that port gets there. The card has no IPv6 address."""
     made = daemon.create()
     serve = ("import socket; s = socket.create_server(('::1', 3999), family=socket.AF_INET6); print('up', flush=True)\n"
              "while True:\n c, _ = s.accept(); c.recv(999)\n"
@@ -65,6 +64,12 @@ def test_the_loopback_of_ipv6_and_fuse(daemon):
         answer = daemon.through(made["sandboxID"], port=3999, path="/")
         assert (answer.status, answer.body) == (200, b"v6")
     assert daemon.command(made, "awk '{print $6}' /proc/net/if_inet6") == (0, b"lo\n"), "netd carries IPv4 only"
+
+
+@pytest.mark.only_in("microvm", reason="gVisor has no FUSE device")
+def test_fuse(daemon):
+    """Users mount FUSE file systems."""
+    made = daemon.create()
     assert daemon.command(made, "[ ! -e /dev/fuse ] || stat -c %a /dev/fuse")[1] in (b"666\n", b"")
 
 

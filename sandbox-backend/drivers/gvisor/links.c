@@ -6,6 +6,8 @@
 // member as zero, so members whose zero is meant are left out.
 #include "sandbox-backend/drivers/gvisor/links.h"
 
+#include <string.h>
+
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/str.h"
 
@@ -23,21 +25,24 @@ static json_t *encoded(const void *bytes, size_t len)
     return json_string(buf_str(&text));
 }
 
-// A route to the addresses that share the first `prefix` bits, a multiple of 8, with `address`.
+// Return a route to the addresses that share the first `prefix` bits, a multiple of 8, with
+// `address`. The mask is as long as the address: 4 bytes, or 16 for IPv6.
 static json_t *route(const char *address, int prefix, const char *gateway)
 {
-    unsigned char mask[4] = {0};
+    unsigned char mask[16] = {0};
     for (int i = 0; i < prefix / 8; i++)
         mask[i] = 0xff;
     return json_pack("{s:{s:s, s:o}, s:s*}", "Destination", "IP", address, "Mask",
-                     encoded(mask, sizeof mask), "Gateway", gateway);
+                     encoded(mask, strchr(address, ':') ? 16 : 4), "Gateway", gateway);
 }
 
 json_t *links_json(bool is_restore)
 {
+    // Both families, as runsc's default. netd carries IPv4 only, so the card has no IPv6 address.
     json_t *loopback =
-        json_pack("{s:s, s:[{s:s, s:i}], s:[o]}", "Name", "lo", "Addresses", "Address", "127.0.0.1",
-                  "PrefixLen", 8, "Routes", route("127.0.0.0", 8, NULL));
+        json_pack("{s:s, s:[{s:s, s:i}, {s:s, s:i}], s:[o, o]}", "Name", "lo", "Addresses",
+                  "Address", "127.0.0.1", "PrefixLen", 8, "Address", "::1", "PrefixLen", 128,
+                  "Routes", route("127.0.0.0", 8, NULL), route("::1", 128, NULL));
     json_t *card =
         json_pack("{s:s, s:i, s:i, s:[{s:s, s:i}], s:[o], s:o, s:i, s:i}", "Name", CARD,
                   "InterfaceIndex", 2, "MTU", CARD_MTU, "Addresses", "Address", GUEST_ADDRESS,
