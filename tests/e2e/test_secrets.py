@@ -14,10 +14,11 @@ from cubbyd import Shipped
 from egress_peer import Authority, Host
 from harness import process_exists, wait_for
 from jail_peer import AS_USER, NAMESPACES, UIDS, USER, mounts_of, namespace_of, of_user, status_of
+from nest_world import Nested
 from proc import descriptors
 from socks_proxy import microsocks
 from threaded import Threaded
-from tiers import tier  # noqa: F401
+from tiers import BWRAP, tier  # noqa: F401
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give this machine an address")
 
@@ -39,10 +40,9 @@ def address():
         subprocess.run(["ip", "link", "del", device], check=True)
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory, address, tier):  # noqa: F811
+@contextlib.contextmanager
+def world_of(directory, address, make_daemon):
     """A daemon with one secret, a host that the secret is for and one that it is not for, a sandbox."""
-    directory = tmp_path_factory.mktemp("secrets")
     hosts = Authority(directory, "hosts")
     (directory / "value").write_text(VALUE + "\n")
     file = directory / "secrets.json"
@@ -55,14 +55,20 @@ def world(tmp_path_factory, address, tier):  # noqa: F811
         plain, fake = Host(address=address), Host(Authority(directory, "nobody").pair(NAME), address=address)
         stack.callback(plain.close)
         stack.callback(fake.close)
-        daemon = stack.enter_context(Shipped(
-            "--secrets", str(file), "--egress-trust", os.path.relpath(hosts.path), "--allow-private-network",
-            "--pool", "off", tier=tier))
+        daemon = stack.enter_context(make_daemon(
+            "--secrets", str(file), "--egress-trust", os.path.relpath(hosts.path), "--allow-private-network"))
         daemon.host, daemon.other, daemon.plain, daemon.fake = host, other, plain, fake
         daemon.made = daemon.create(secrets=["API_KEY"], timeout=600,
                                     network={"allowOut": [f"{address}/32"], "denyOut": ["0.0.0.0/0"]})
         names = f"echo {address} {NAME} {OTHER} >>/etc/hosts"
         assert daemon.command(daemon.made, names, "root")[0] == 0
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, address, tier):  # noqa: F811
+    with world_of(tmp_path_factory.mktemp("secrets"), address,
+                  lambda *args: Shipped(*args, "--pool", "off", tier=tier)) as daemon:
         yield daemon
 
 
@@ -85,6 +91,23 @@ def test_curl(world):
     assert code == 0, out
     assert sent(world.host) == f"Bearer {VALUE}"
     assert VALUE not in out and "*" * len(VALUE) in out
+
+
+@BWRAP
+def test_bubblewrap(tmp_path, address):
+    """One case of the tier that shares the host's kernel: the guest has a placeholder, and the host gets the value."""
+    with world_of(tmp_path, address, lambda *args: Nested("bubblewrap", *args)) as world:
+        code, placeholder = world.command(world.made, "printf %s $API_KEY")
+        assert code == 0 and placeholder and VALUE.encode() not in placeholder
+        code, out = curl(world, NAME, world.host, KEY)
+        assert code == 0, out
+        assert sent(world.host) == f"Bearer {VALUE}"
+        assert VALUE not in out and "*" * len(VALUE) in out
+        before = len(world.other.requests)
+        code, out = curl(world, OTHER, world.other, KEY + " -w '%{http_code}'")
+        assert code == 0 and out.endswith("403") and len(world.other.requests) == before, out
+        assert VALUE.encode() not in world.command(world.made, "env; cat /proc/*/environ 2>/dev/null", "root")[1]
+        assert not holders(world, VALUE)
 
 
 def test_python(world):
