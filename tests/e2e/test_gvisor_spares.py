@@ -91,6 +91,16 @@ def test_a_forks_child_takes_the_spare(daemon):
     assert d.sentry(child) == spare and note(d, child) == note(d, made) == ["kept", "kept"]
 
 
+def test_a_rollback_takes_the_spare(daemon):
+    d, made, spare = daemon
+    put_note(d, made, "before")
+    snapshot = post(d, made, "snapshots")["snapshotID"]
+    put_note(d, made, "after")
+    assert process_exists(spare)
+    post(d, made, "rollback", {"snapshotID": snapshot}, status=200)
+    assert d.sentry(made) == spare and note(d, made) == ["before", "before"]
+
+
 def test_a_machine_of_another_size_starts_without_it(daemon):
     d, _, spare = daemon
     made = d.create(memoryMB=256)
