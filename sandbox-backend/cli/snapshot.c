@@ -72,12 +72,14 @@ static void add_row(struct table *t, const json_t *snapshot)
     table_cell(t, json_is_string(name) ? json_string_value(name) : "-");
     table_cell(t, cli_text(snapshot, "sandboxID"));
     table_cell(t, cli_text(snapshot, "templateID"));
+    table_cell(t, cli_text(snapshot, "tier"));
     table_cell(t, cli_text(snapshot, "createdAt"));
 }
 
 static void print_table(const json_t *list)
 {
-    static const char *const HEADINGS[] = {"SNAPSHOT", "NAME", "SANDBOX", "TEMPLATE", "CREATED"};
+    static const char *const HEADINGS[] = {"SNAPSHOT", "NAME", "SANDBOX",
+                                           "TEMPLATE", "TIER", "CREATED"};
     struct table t;
     table_init_headed(&t, HEADINGS, ARRAY_LEN(HEADINGS));
     size_t i = 0;

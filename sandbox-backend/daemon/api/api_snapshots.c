@@ -41,9 +41,10 @@ static json_t *view(const struct snapshots *s, const struct snapshot *snap)
             str_printf("%s%s", snap->name, strchr(snap->name, ':') ? "" : ":default");
         json_array_append_new(names, json_string(name));
     }
-    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:O}", "snapshotID", snap->id, "names", names,
-                     "sandboxID", snap->sandbox, "templateID", snap->template, "createdAt", made,
-                     "bytes", (json_int_t)snap->bytes, "metadata", snap->metadata);
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:I, s:O}", "snapshotID", snap->id, "names",
+                     names, "sandboxID", snap->sandbox, "templateID", snap->template, "tier",
+                     snap->facts.driver->name, "createdAt", made, "bytes", (json_int_t)snap->bytes,
+                     "metadata", snap->metadata);
 }
 
 // ---- take a snapshot

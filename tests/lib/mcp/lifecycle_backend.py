@@ -100,7 +100,7 @@ class Lifecycle(Backend):
         name_ = f"snap-{next(self.snapshot_numbers):020x}"
         self.snapshots[name_] = {
             "snapshotID": name_, "names": [name] if name else [], "sandboxID": sandbox, "templateID": "default",
-            "createdAt": "2026-01-02T03:04:05.678Z", "metadata": self.sandboxes[sandbox].get("metadata", {}), **more}
+            "tier": "microvm", "createdAt": "2026-01-02T03:04:05.678Z", "metadata": self.sandboxes[sandbox].get("metadata", {}), **more}
         return self.snapshots[name_]
 
     def sent(self, method, path):

@@ -68,8 +68,9 @@ def test_snapshots(daemon, local):
     assert list(daemon.snapshots) == [first, second]
     assert daemon.sent("POST", f"/sandboxes/{sandbox}/snapshots") == [{}, {"name": "before"}]
     head, *lines = local("snapshot", "ls").stdout.splitlines()
-    assert head.split() == ["SNAPSHOT", "NAME", "SANDBOX", "TEMPLATE", "CREATED"]
-    assert [line.split()[:3] for line in lines] == [[first, "-", sandbox], [second, "before", sandbox]]
+    assert head.split() == ["SNAPSHOT", "NAME", "SANDBOX", "TEMPLATE", "TIER", "CREATED"]
+    assert [line.split()[:5] for line in lines] == [
+        [first, "-", sandbox, "default", "microvm"], [second, "before", sandbox, "default", "microvm"]]
     assert json.loads(local("snapshot", "ls", "--json").stdout) == list(daemon.snapshots.values())
     other = daemon.sandbox()
     assert json.loads(local("snapshot", "ls", "--json", other).stdout) == []

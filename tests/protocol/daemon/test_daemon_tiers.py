@@ -42,6 +42,16 @@ def test_each_create_chooses(both, path, fields, tier):
     both.kill(made)
 
 
+def test_a_snapshot_has_that_of_its_sandbox(both):
+    """Also when the sandbox has ended. The driver `plain` saves nothing."""
+    made = create(both, tier="process").json["sandboxID"]
+    taken = both.request("POST", f"/sandboxes/{made}/snapshots", {})
+    assert (taken.status, taken.json["tier"]) == (201, "process"), taken.body
+    both.kill(made)
+    assert [(s["snapshotID"], s["tier"]) for s in both.request("GET", "/snapshots").json] == [(taken.json["snapshotID"], "process")]
+    assert both.request("DELETE", f"/templates/{taken.json['snapshotID']}").status == 204
+
+
 @pytest.mark.parametrize("fields, says", [
     ({"tier": "qemu"}, "there is no tier 'qemu'; choose one of: auto, microvm, gvisor, process, plain, bubblewrap, none"),
     ({"metadata": {"cubby.tier": "qemu"}}, "there is no tier 'qemu'"),
