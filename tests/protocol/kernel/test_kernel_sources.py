@@ -46,6 +46,13 @@ def test_one_that_takes_the_place_of_a_known_one(python, tmp_path):  # noqa: F81
     assert python.run("len(gone) > 9, module_of(first.f.__code__) is first, Spy.looks > 0").text == "(True, True, True)"
 
 
+def test_what_is_no_module_is_not_asked(python, tmp_path):  # noqa: F811
+    """Some libraries put other objects among the modules, whose attributes do work, or fail."""
+    known(python, tmp_path).run("class Odd:\n    def __getattr__(self, name): raise OSError(name)\n"
+                                "import first\nsys.modules['odd'] = Odd()")
+    assert python.run("module_of(first.f.__code__) is first").text == "True"
+
+
 def test_what_is_of_no_module(python, tmp_path):  # noqa: F811
     known(python, tmp_path)
     assert python.run("def cell(): pass\nmodule_of(cell.__code__), Spy.looks").text == "(None, 0)"

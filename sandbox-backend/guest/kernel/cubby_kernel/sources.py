@@ -18,8 +18,8 @@ _HAVE_NO_NAME = (types.CodeType, types.FrameType, types.TracebackType)
 def _map(name):
     """As inspect.getmodule does: the file of this module has its name."""
     module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
-    if not inspect.ismodule(module) or not file or inspect._filesbymodname.get(name) == file:
+    file = getattr(module, "__file__", None) if inspect.ismodule(module) else None
+    if not file or inspect._filesbymodname.get(name) == file:
         return
     inspect._filesbymodname[name] = file
     path = inspect.getabsfile(module)
