@@ -33,7 +33,7 @@
 #define BACKOFF_MAX_MS 1000
 #define STOP_WAIT_MS   500
 
-#define NOT_STARTED 127 // exit status of a child whose program does not start, as in a shell
+#define NOT_FOUND 127 // exit status of a child whose program is not there, as in a shell
 
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
@@ -92,8 +92,9 @@ static void start(const struct keeper *keeper, struct kept *k)
         setsid();
         sigprocmask(SIG_SETMASK, &keeper->original, NULL);
         k->run(k);
-        step_say("%s does not start: %s", k->name, strerror(errno));
-        _exit(NOT_STARTED);
+        int sys = errno;
+        step_say("%s does not start: %s", k->name, strerror(sys));
+        _exit(sys == ENOENT ? NOT_FOUND : 1);
     }
     k->pid = pid > 0 ? pid : 0;
     if (pid < 0) {
@@ -119,7 +120,7 @@ static void on_end(struct kept *k, int status)
 // A template may have lost python3. Then there is nothing to start again and again.
 static bool has_no_python(size_t i, int status)
 {
-    return i == PYTHON_KERNEL && WIFEXITED(status) && WEXITSTATUS(status) == NOT_STARTED;
+    return i == PYTHON_KERNEL && WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND;
 }
 
 static void reap(struct keeper *keeper)

@@ -96,7 +96,8 @@ def output(events):
     return [e["text"] for e in events if e["event"] == "log"]
 
 
-# How many processes begin in 5 s: one is sleep itself, and the guest kernel may begin one of its own.
+# How many processes begin in 5 s: one is sleep itself, and the guest kernel may begin some of its own. An init that
+# tries again does so at least each second.
 BEGUN = """begun() { while read -r key n; do [ "$key" != processes ] || return 0; done </proc/stat; }
 begun; before=$n; sleep 5; begun; echo $((n - before))"""
 
@@ -104,7 +105,7 @@ begun; before=$n; sleep 5; begun; echo $((n - before))"""
 def boots_without_python(builder, template):
     """A machine of another size boots, and init does not try again and again to start the Python kernel."""
     box = builder.cubby("create", "--template", template, "--tier", "microvm", "--memory", "640M").strip()
-    assert int(builder.cubby("exec", box, "--", "sh", "-c", BEGUN)) in (1, 2)
+    assert int(builder.cubby("exec", box, "--", "sh", "-c", BEGUN)) < 5
     builder.cubby("kill", box)
 
 

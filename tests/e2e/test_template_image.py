@@ -108,9 +108,9 @@ def test_commands_get_what_the_image_says(world, tier):
     world.cubby("kill", box)
 
 
-# Both changes get the same time, which is not over yet. Plain Python runs the old code then.
+# Both changes get the same time, which will not be over for long. Plain Python runs the old code then.
 PATCH = """cd /tmp
-write() { echo "V = $1" >m.py; touch -d "$(date -d @$(($(date +%s) + 3600)) '+%Y-%m-%d %H:00:00')" m.py; }
+write() { echo "V = $1" >m.py; touch -d '2037-01-01 00:00:00' m.py; }
 write 1; python3 -c 'import m; print(m.V)'
 write 2; python3 -c 'import m; print(m.V)'"""
 

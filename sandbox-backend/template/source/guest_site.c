@@ -12,8 +12,12 @@
 #define ADD_MS         60000
 
 // In the standard library's directory, Python of a virtual environment finds it as well. It is
-// compiled here, because a user could not write the cache.
-static const char ADD[] = "import importlib.util, os, py_compile, sysconfig\n"
+// compiled here, because a user could not write the cache. The directory of commands is no place of
+// modules, and /etc/profile may have set a strict umask.
+static const char ADD[] = "import sys\n"
+                          "sys.path = [place for place in sys.path if place]\n"
+                          "import importlib.util, os, py_compile, sysconfig\n"
+                          "os.umask(0o22)\n"
                           "with open('" GUEST_SITE "', encoding='utf-8') as f:\n"
                           "    text = f.read()\n"
                           "os.unlink('" GUEST_SITE "')\n"

@@ -26,16 +26,18 @@ def parent(pid):
 
 
 def cpu_seconds(pid):
-    """The processor time of a process, of those below it, and of those of them that have ended."""
-    ticks = 0
-    for entry in os.listdir("/proc"):
-        above = int(entry) if entry.isdecimal() else 0
-        while above not in (0, pid):
-            above = parent(above)
-        if above:
-            try:
-                fields = pathlib.Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            ticks += sum(int(field) for field in fields[11:15])
+    """The processor time of a process, of those below it, and of those of them that have ended.
+    KeyError if there is no such process."""
+    seen = {}
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            fields = pathlib.Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        seen[int(entry)] = int(fields[1]), sum(int(field) for field in fields[11:15])
+    ticks = seen[pid][1]
+    for below, (above, spent) in seen.items():
+        while above in seen and above != pid:
+            above = seen[above][0]
+        ticks += spent if above == pid and below != pid else 0
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -32,6 +32,14 @@ def test_the_module_of_a_new_file(python, tmp_path):  # noqa: F811
                       ).text == "('def f():\\n', True, 0)"
 
 
+def test_two_modules_of_one_file(python, tmp_path):  # noqa: F811
+    known(python, tmp_path).run("import importlib.util\nfor name in 'early', 'late':\n"
+                                f"    spec = importlib.util.spec_from_file_location(name, {str(tmp_path / 'first.py')!r})\n"
+                                "    sys.modules[name] = importlib.util.module_from_spec(spec)\n"
+                                "    spec.loader.exec_module(sys.modules[name])")
+    assert python.run("module_of(sys.modules['early'].f.__code__).__name__").text == "late"
+
+
 def test_a_module_that_is_imported_again(python, tmp_path):  # noqa: F811
     known(python, tmp_path).run("import first\nmodule_of(first.f.__code__)\ndel sys.modules['first']\nimport second, first")
     assert python.run("module_of(first.f.__code__) is first, module_of(second.f.__code__) is second, Spy.looks"

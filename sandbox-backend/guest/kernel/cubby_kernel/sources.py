@@ -37,10 +37,13 @@ def watch():
     @functools.wraps(original)
     def getmodule(object, _filename=None):
         if isinstance(object, _HAVE_NO_NAME):
-            for name in list(itertools.islice(reversed(sys.modules), max(0, len(sys.modules) - known))):
-                _map(name)
-            if (_filename or inspect.getfile(object)).startswith("<"):
+            file = _filename or inspect.getfile(object)
+            if file.startswith("<"):
                 return None  # a cell: no module has such a file
+            if file not in inspect.modulesbyfile:
+                added = list(itertools.islice(reversed(sys.modules), max(0, len(sys.modules) - known)))
+                for name in reversed(added):  # of two modules of one file the later one counts
+                    _map(name)
         return original(object, _filename)
 
     inspect.getmodule = getmodule
