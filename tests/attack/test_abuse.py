@@ -42,7 +42,7 @@ def fixture_bad(field):
 
 
 def has_ended(stream):
-    """Whether the daemon has closed the stream, which is found without reading it."""
+    """Return whether the daemon has closed the stream, without reading it."""
     poll = select.poll()
     poll.register(stream, select.POLLRDHUP)
     return bool(poll.poll(0))

@@ -96,7 +96,7 @@ def output(events):
     return [e["text"] for e in events if e["event"] == "log"]
 
 
-# How many processes begin in 5 s: one is sleep itself, and the guest kernel may begin some of its own. An init that
+# Counts the processes that begin in 5 s: one is sleep itself, and the guest kernel may begin some of its own. An init that
 # tries again does so at least each second.
 BEGUN = """begun() { while read -r key n; do [ "$key" != processes ] || return 0; done </proc/stat; }
 begun; before=$n; sleep 5; begun; echo $((n - before))"""

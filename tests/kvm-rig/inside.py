@@ -293,14 +293,14 @@ def attack():
 
 
 def e2e():
-    """What needs neither mmdebstrap nor clients of others nor a network. In the test that is left out, four guests
+    """Tests that need neither mmdebstrap nor clients of others nor a network. In the test that is left out, four guests
     use all of their processor for as long as they can."""
     pytest("--deselect", "tests/e2e/test_fork.py::test_no_two_draw_the_same", *(f"tests/e2e/test_{name}.py" for name in (
         "daemon_sandboxes", "disk_full", "faults", "fork", "hibernate", "image", "kernel", "pause", "pool")))
 
 
 def selftest():
-    """What a user of this host would run."""
+    """The command that a user of this host would run."""
     status = streamed(BIN / "cubby", "selftest", "--tier", "microvm", CUBBY_HOME=str(STATE))
     told("ok" if status == 0 else "not ok", "cubby selftest")
 
