@@ -76,9 +76,8 @@ static const char ENABLE[] = "import compileall, os, sys\n"
                              "os.rename(\"/" IMAGE_PYTHON "\", \"" GUEST_KERNEL "\")\n"
                              "compileall.compile_dir(\"" GUEST_KERNEL "\", quiet=2)\n";
 
-// Run a program of the guest's python3, as root, with PATH of the image.
-static int run_python(struct pump *p, const char *vmnet, const char *text, struct buf *out,
-                      struct err *e)
+int guest_python_run(struct pump *p, const char *vmnet, const char *text, struct buf *out,
+                     struct err *e)
 {
     const char *args[] = {"-l", "-c", "exec python3 -c \"$0\"", text, NULL};
     const struct call_command command = {
@@ -100,7 +99,7 @@ static int ask_guest(struct pump *p, const char *vmnet, struct guest_says *g, st
     struct buf out auto_buf = BUF_INIT;
     int major = 0;
     struct err why = ERR_INIT;
-    if (run_python(p, vmnet, ASK, &out, &why) < 0)
+    if (guest_python_run(p, vmnet, ASK, &out, &why) < 0)
         return err_set(e, why.code == ERR_CANCELED ? why.code : ERR_NOT_FOUND,
                        "the image has no python3");
     const char *line = strstr(buf_str(&out), "cubby ");
@@ -207,7 +206,7 @@ static int add_packages(struct pump *p, const char *vmnet, const struct tool *to
     if (result < 0)
         err_wrap(e, "the image lacks %s, and pip of this host gave none", g->missing);
     if (result == 0 &&
-        (put_wheels(p, vmnet, tool, e) < 0 || run_python(p, vmnet, UNPACK, &out, e) < 0))
+        (put_wheels(p, vmnet, tool, e) < 0 || guest_python_run(p, vmnet, UNPACK, &out, e) < 0))
         result = -1;
     return dir_remove(dir, result == 0 ? e : NULL) < 0 ? -1 : result;
 }
@@ -233,5 +232,5 @@ int guest_python_install(struct pump *p, const char *vmnet, const json_t *variab
     if (ask_guest(p, vmnet, &g, e) < 0 || add_packages(p, vmnet, tool, &g, e) < 0 ||
         put_variables(p, vmnet, variables, e) < 0)
         return -1;
-    return run_python(p, vmnet, ENABLE, &out, e) < 0 ? err_wrap(e, "the Python kernel") : 0;
+    return guest_python_run(p, vmnet, ENABLE, &out, e) < 0 ? err_wrap(e, "the Python kernel") : 0;
 }

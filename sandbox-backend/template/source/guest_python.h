@@ -3,11 +3,16 @@
 #pragma once
 #include <jansson.h>
 
+#include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/err.h"
 #include "sandbox-backend/drivers/host/tool.h"
 #include "sandbox-backend/template/pump.h"
 
 #define GUEST_WHEELS "/var/tmp/cubby-wheels" // removed, unless the installation fails
+
+// Run a program of the guest's python3, as root, with PATH of the image. As call_run.
+int guest_python_run(struct pump *p, const char *vmnet, const char *text, struct buf *out,
+                     struct err *e);
 
 // Install the Python kernel, whose sources the guest has at IMAGE_PYTHON, and let init start it, if
 // the guest's python3 can run it. IPython and matplotlib, if the image lacks them, come from the

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox-backend/template/source/guest_site.h"
 
-#include <stddef.h>
-
 #include "sandbox-backend/base/buf.h"
 #include "sandbox-backend/base/fd.h"
 #include "sandbox-backend/template/call.h"
+#include "sandbox-backend/template/source/guest_python.h"
 
 #define GUEST_SITE     "/usr/lib/cubby/sitecustomize.py"
 #define FILE_BYTES_MAX 65536
-#define ADD_MS         60000
 
 // In the standard library's directory, Python of a virtual environment finds it as well. It is
 // compiled here, because a user could not write the cache. The directory of commands is no place of
@@ -34,11 +32,9 @@ int guest_site_add(struct pump *p, const char *vmnet, const char *file, struct e
 {
     struct buf text auto_buf = BUF_INIT;
     struct buf out auto_buf = BUF_INIT;
-    const char *args[] = {"-l", "-c", "exec python3 -c \"$0\"", ADD, NULL};
-    const struct call_command command = {
-        .user = "root", .cmd = "/bin/bash", .args = args, .timeout_ms = ADD_MS};
     return file_read(file, FILE_BYTES_MAX, &text, e) < 0 ||
-                   call_put(p, vmnet, GUEST_SITE, &text, e) < 0
+                   call_put(p, vmnet, GUEST_SITE, &text, e) < 0 ||
+                   guest_python_run(p, vmnet, ADD, &out, e) < 0
                ? -1
-               : call_run(p, vmnet, &command, &out, e);
+               : 0;
 }
