@@ -109,6 +109,8 @@ static json_t *shown_snapshot(const json_t *info)
         json_object_set_new(one, "name", json_string(json_string_value(name)));
     if (json_object_get(info, "sandboxID"))
         set_string(one, "sandbox_id", info, "sandboxID");
+    if (json_is_string(json_object_get(info, "tier")))
+        set_string(one, "tier", info, "tier");
     if (json_object_get(info, "createdAt"))
         set_string(one, "created", info, "createdAt");
     return one;
@@ -219,12 +221,13 @@ static void add_snapshot_lines(struct buf *out, const json_t *o)
     json_t *one;
     if (json_array_size(list) == 0)
         return;
-    buf_printf(out, "\n%-25s  %-20s  %-19s  %s\n", "snapshot_id", "of sandbox", "created", "name");
+    buf_printf(out, "\n%-25s  %-20s  %-10s  %-19s  %s\n", "snapshot_id", "of sandbox", "tier",
+               "created", "name");
     json_array_foreach (list, i, one) {
         char *name auto_free = visible_text(text_string(one, "name"));
-        buf_printf(out, "%-25s  %-20s  %.19s%s%s\n", text_string(one, "snapshot_id"),
-                   text_string(one, "sandbox_id"), text_string(one, "created"), *name ? "  " : "",
-                   name);
+        buf_printf(out, "%-25s  %-20s  %-10s  %.19s%s%s\n", text_string(one, "snapshot_id"),
+                   text_string(one, "sandbox_id"), or_dash(text_string(one, "tier")),
+                   text_string(one, "created"), *name ? "  " : "", name);
     }
     add_hidden(out, o, "total_snapshots", list);
 }

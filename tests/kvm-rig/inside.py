@@ -279,7 +279,33 @@ def memory():
 
 
 def sizes():
+    """Most of its guests have two processors: for CPUS=2."""
     pytest("tests/e2e/test_sizes.py")
+
+
+def of_size(name, value, *options):
+    """A guest that boots because its size is not the template's. `name` is what tells the size in it."""
+    cubby = Cubby(STATE)
+    began = time.monotonic()
+    sandbox = step(f"create {' '.join(options)}", lambda: cubby("create", *options, CUBBY_MAX_SANDBOX_CPUS="2").split()[0])
+    say(f"# created within {time.monotonic() - began:.1f} s")
+    step("it has its size", lambda: value(cubby.sh(sandbox, name)) or 1 / 0)
+    sum_ = cubby.sh(sandbox, "head -c 8000000 /dev/urandom >/dev/shm/x; md5sum </dev/shm/x")
+    step("hibernate", cubby, "pause", "--hibernate", sandbox)
+    step("wake", cubby, "resume", sandbox)
+    step("its memory is the same", lambda: sum_ == cubby.sh(sandbox, "md5sum </dev/shm/x") or 1 / 0)
+    step("it has its size still", lambda: value(cubby.sh(sandbox, name)) or 1 / 0)
+    step("Python", lambda: cubby("exec", sandbox, "--", "python3", "-c", "print(6 * 7)") == "42" or 1 / 0)
+    cubby("kill", sandbox)
+    cubby("daemon", "stop")
+
+
+def more_memory():
+    of_size("awk '/MemTotal/ {print $2}' /proc/meminfo", lambda kb: 900 << 10 < int(kb) <= 1024 << 10, "--memory", "1024")
+
+
+def two_processors():
+    of_size("nproc", lambda count: count == "2", "--cpus", "2")
 
 
 def machine():
@@ -406,7 +432,7 @@ def build_as(cubby):
 
 
 PARTS = {part.__name__: part for part in (smoke, selftest, adoption, giving, pagemap, jail, service, drop_in, spares, sizes,
-                                          memory, machine, attack, e2e)}
+                                          more_memory, two_processors, memory, machine, attack, e2e)}
 
 
 def in_memory():

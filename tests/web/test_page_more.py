@@ -126,7 +126,7 @@ def test_the_tree_rolls_back_and_forks(opened, daemon, made):
     page.tab.click("text=Snapshot this sandbox")
     page.dialog(name="before")
     page.says("Snapshot made")
-    page.tab.wait_for_selector(".tree .snapshot:has-text('before')")
+    page.tab.wait_for_selector(f".tree .snapshot:has-text('before'):has-text('{daemon.get(made['sandboxID']).json['tier']}, ')")
     daemon.command(made, "echo two >state; sync")
     page.tab.click("text=Fork this sandbox")
     page.dialog(count="2")

@@ -5,6 +5,7 @@ The programs under test are named by the environment (BIN, GUEST, TEST), so that
 tests its own.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -50,6 +51,26 @@ def link_kernel_package(home):
     cache.mkdir(parents=True)
     for package in (TEST_HOME / "cache/apt").glob("linux-image-*.deb"):
         os.link(package, cache / package.name)
+
+
+@contextlib.contextmanager
+def tmpfs(where, size):
+    """A file system in memory."""
+    where.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", where], check=True)
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", where], check=True)
+
+
+def fill(where, left):
+    """Leave so many bytes free; return the file to remove."""
+    filler = where / ".filler"
+    fs = os.statvfs(where)
+    with open(filler, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, fs.f_bavail * fs.f_frsize - left)
+    return filler
 
 
 class Home:

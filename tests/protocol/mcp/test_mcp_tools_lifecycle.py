@@ -85,9 +85,9 @@ def test_snapshots_are_listed_and_deleted(server, backend):  # noqa: F811
     o, text, _ = checked(server, "list_sandboxes")
     assert [s["snapshot_id"] for s in o["snapshots"]] == [first, second] and o["total_snapshots"] == 2
     assert o["snapshots"][1] == {"snapshot_id": second, "name": "before \u0007 it", "sandbox_id": sandbox,
-                                 "created": "2026-01-02T03:04:05.678Z"}
+                                 "tier": "microvm", "created": "2026-01-02T03:04:05.678Z"}
     *_, head, one, two = text.splitlines()
-    assert head.split()[0] == "snapshot_id" and one.split() == [first, sandbox, "2026-01-02T03:04:05"]
+    assert head.split()[0] == "snapshot_id" and one.split() == [first, sandbox, "microvm", "2026-01-02T03:04:05"]
     assert two.endswith(r"  before \x07 it")
     o, text, _ = checked(server, "delete_snapshot", snapshot_id=first)
     assert o["snapshot_id"] == first and text == f"Snapshot {first} deleted" and list(backend.snapshots) == [second]
