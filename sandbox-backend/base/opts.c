@@ -57,13 +57,16 @@ static int set_number(const struct opt *o, const char *shown, const char *text, 
     if (!ok)
         return err_set(e, ERR_INVALID, "%s takes a %s, not \"%s\"", shown,
                        o->type == OPT_SIZE ? "size such as 512M or 4G" : "whole number", text);
-    if (o->max == INT64_MAX && v < o->min)
-        return err_set(e, ERR_INVALID, "%s must be at least %lld, not %s", shown, (long long)o->min,
-                       text);
     if ((o->min || o->max) && (v < o->min || v > o->max)) {
         char *min auto_free = show_number(o, o->min);
         char *max auto_free = show_number(o, o->max);
-        return err_set(e, ERR_INVALID, "%s must be from %s to %s, not %s", shown, min, max, text);
+        bool has_unit = o->type != OPT_SIZE || text[strspn(text, "0123456789")];
+        const char *hint = has_unit ? "" : " bytes; give a unit, as in 512M or 4G";
+        return o->max == INT64_MAX
+                   ? err_set(e, ERR_INVALID, "%s must be at least %s, not %s%s", shown, min, text,
+                             hint)
+                   : err_set(e, ERR_INVALID, "%s must be from %s to %s, not %s%s", shown, min, max,
+                             text, hint);
     }
     *(int64_t *)o->value = v;
     return 0;
