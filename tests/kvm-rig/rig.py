@@ -208,6 +208,7 @@ def command():
              "tcg,thread=single,tb-size=1024", "-icount", f"shift={PACE},sleep=on", "-rtc", "clock=vm",
              "-smp", CPUS, "-m", "8G", "-cpu", CPU, "-kernel", RIG / "vmlinuz", "-initrd", RIG / "initrd.img",
              "-append", KERNEL, "-serial", f"file:{RIG}/console.log", "-serial", f"file:{RIG}/report.log",
+             "-monitor", f"unix:{RIG}/monitor,server=on,wait=off",
              "-d", "guest_errors,cpu_reset", "-D", RIG / "qemu.log"]
     for name, more in ("root", ",snapshot=on"), ("tree", ",snapshot=on"), ("kept", ""):
         words += ["-drive", f"file={RIG}/{name}.ext4,format=raw,if=virtio,cache=unsafe{more}"]
