@@ -62,11 +62,10 @@ static int set_number(const struct opt *o, const char *shown, const char *text, 
         char *max auto_free = show_number(o, o->max);
         bool has_unit = o->type != OPT_SIZE || text[strspn(text, "0123456789")];
         const char *hint = has_unit ? "" : " bytes; give a unit, as in 512M or 4G";
-        return o->max == INT64_MAX
-                   ? err_set(e, ERR_INVALID, "%s must be at least %s, not %s%s", shown, min, text,
-                             hint)
-                   : err_set(e, ERR_INVALID, "%s must be from %s to %s, not %s%s", shown, min, max,
-                             text, hint);
+        return o->max == INT64_MAX ? err_set(e, ERR_INVALID, "%s must be at least %s, not %s%s",
+                                             shown, min, text, hint)
+                                   : err_set(e, ERR_INVALID, "%s must be from %s to %s, not %s%s",
+                                             shown, min, max, text, hint);
     }
     *(int64_t *)o->value = v;
     return 0;
