@@ -43,10 +43,11 @@ class Run:
         shutil.rmtree(self.kept, ignore_errors=True)
 
     def pytest(self, *words):
-        """Run pytest and return its exit status. Each test's files go with it, because together they fill a disk."""
+        """Run pytest and return its exit status. What a test that passed has written goes at once: together they fill a disk."""
         return subprocess.run([
             sys.executable, "-m", "pytest", "-q", "--timeout", "180", "--rootdir=.", f"--basetemp={self.temporary}",
-            "-o", "tmp_path_retention_policy=none", "-o", f"cache_dir={self.kept}", "-o", "junit_family=xunit1", f"--junit-xml={self.kept}/report.xml",
+            "-o", "tmp_path_retention_policy=failed", "-o", f"cache_dir={self.kept}",
+            "-o", "junit_family=xunit1", f"--junit-xml={self.kept}/report.xml",
             *words], check=False).returncode
 
     def failed(self):

@@ -8,6 +8,8 @@
 #include "sandbox-backend/base/mem.h"
 #include "sandbox-backend/base/str.h"
 
+#define MEGABYTE (1LL << 20)
+
 static bool is_choice(const char *choices, const char *value)
 {
     size_t n = strcspn(value, "|");
@@ -49,6 +51,15 @@ static char *show_number(const struct opt *o, int64_t n)
     return str_printf("%lld%s", (long long)n, SUFFIXES[i]);
 }
 
+// Return what follows a size that is wrong. Whoever forgets the unit gives a small number.
+static const char *hint_of_unit(const struct opt *o, int64_t size, const char *text)
+{
+    if (o->type != OPT_SIZE || text[strspn(text, "0123456789")])
+        return "";
+    bool is_forgotten = size < o->min && o->min >= MEGABYTE;
+    return is_forgotten ? " bytes; give a unit, as in 512M or 4G" : " bytes";
+}
+
 static int set_number(const struct opt *o, const char *shown, const char *text, struct err *e)
 {
     int64_t v = 0;
@@ -60,8 +71,7 @@ static int set_number(const struct opt *o, const char *shown, const char *text, 
     if ((o->min || o->max) && (v < o->min || v > o->max)) {
         char *min auto_free = show_number(o, o->min);
         char *max auto_free = show_number(o, o->max);
-        bool has_unit = o->type != OPT_SIZE || text[strspn(text, "0123456789")];
-        const char *hint = has_unit ? "" : " bytes; give a unit, as in 512M or 4G";
+        const char *hint = hint_of_unit(o, v, text);
         return o->max == INT64_MAX ? err_set(e, ERR_INVALID, "%s must be at least %s, not %s%s",
                                              shown, min, text, hint)
                                    : err_set(e, ERR_INVALID, "%s must be from %s to %s, not %s%s",

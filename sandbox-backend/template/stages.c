@@ -126,14 +126,16 @@ static int stage_source(struct build *b, struct err *e)
 // ---- 2. disk
 // The record goes with the template: where the part is added, into the directory that stays.
 // Nothing is recorded if the disk may have been full. A tool that fails removes its files, so there
-// must be room for all that the part takes: files of the disk, twice, and a saved memory.
+// must be room for all that the part may take: twice what the directory has, and a saved memory.
 static void remember_failure(const struct build *b, const struct err *why)
 {
+    if (why->code == ERR_NO_SPACE)
+        return;
     char *dir auto_free =
         b->finishes ? str_printf("%s/%s", b->templates, b->spec->name) : xstrdup(b->dir.path);
     int64_t needs = 2 * dir_disk_bytes(dir) + ((int64_t)b->spec->memory_mb << 20);
     int64_t free_bytes = dir_free_bytes(b->dir.path);
-    if (why->code != ERR_NO_SPACE && (free_bytes < 0 || free_bytes >= needs))
+    if (free_bytes < 0 || free_bytes >= needs)
         attempt_failed(dir, why);
 }
 

@@ -84,7 +84,7 @@ export function snapshotsTab(where, sandbox, page) {
     if (node.kind === 'snapshot') {
       const text = node.data.names?.[0]?.replace(/:default$/, '') || 'snapshot';
       return [h('span', { class: 'kind' }, 'snapshot'), name(text),
-        h('span', { class: 'quiet' }, `${shown(node.data.tier)}, ${when(node.data.createdAt)}`),
+        h('span', { class: 'quiet' }, [shown(node.data.tier), when(node.data.createdAt)].filter(Boolean).join(', ')),
         h('span', { class: 'row-actions' },
           known.has(id) && button('Roll back', () => rollBack(node, sandbox), { 'aria-label': `Roll back to ${shown(text)}` }),
           button('New sandbox', () => makeFrom(node), { 'aria-label': `New sandbox from ${shown(text)}` }),

@@ -64,6 +64,7 @@ def test_mistakes(fake, words):
     (["logs", "--level", "loud", ID], "--level must be debug"), (["pause"], "pause takes"), (["resume"], "resume takes"), (["expose", "--token", ID], "PORT"),
     (["template", "build", "--memory", "10"], "must be from 128M to 64G, not 10 bytes; give a unit, as in 512M or 4G"),
     (["create", "--memory", "1024"], "--memory must be at least 1M, not 1024 bytes; give a unit, as in 512M or 4G"),
+    (["template", "build", "--memory", "100000000000"], "must be from 128M to 64G, not 100000000000 bytes\n"),
     (["create", "--secret", b"\xff"], "the value of --secret must be UTF-8"), (["create", "--allow", b"\xff"], "the value of --allow must be UTF-8")])
 def test_mistakes_that_are_named(fake, words, said):
     answer = cubby(fake, *words)
