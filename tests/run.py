@@ -43,7 +43,7 @@ class Run:
         shutil.rmtree(self.kept, ignore_errors=True)
 
     def pytest(self, *words):
-        """Run pytest and return its exit status. What a test that passed has written goes at once: together they fill a disk."""
+        """Run pytest and return its exit status. The files of a test that passed go at once: together they fill a disk."""
         return subprocess.run([
             sys.executable, "-m", "pytest", "-q", "--timeout", "180", "--rootdir=.", f"--basetemp={self.temporary}",
             "-o", "tmp_path_retention_policy=failed", "-o", f"cache_dir={self.kept}",
