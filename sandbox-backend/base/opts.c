@@ -71,11 +71,10 @@ static int set_number(const struct opt *o, const char *shown, const char *text, 
     if ((o->min || o->max) && (v < o->min || v > o->max)) {
         char *min auto_free = show_number(o, o->min);
         char *max auto_free = show_number(o, o->max);
-        const char *hint = hint_of_unit(o, v, text);
-        return o->max == INT64_MAX ? err_set(e, ERR_INVALID, "%s must be at least %s, not %s%s",
-                                             shown, min, text, hint)
-                                   : err_set(e, ERR_INVALID, "%s must be from %s to %s, not %s%s",
-                                             shown, min, max, text, hint);
+        char *range auto_free = o->max == INT64_MAX ? str_printf("at least %s", min)
+                                                    : str_printf("from %s to %s", min, max);
+        return err_set(e, ERR_INVALID, "%s must be %s, not %s%s", shown, range, text,
+                       hint_of_unit(o, v, text));
     }
     *(int64_t *)o->value = v;
     return 0;

@@ -13,12 +13,25 @@ import subprocess
 import pytest
 
 from cubbyd import BIN, MicroVMs, events, read_all, wait_for
-from harness import TEST_HOME, fill, tmpfs
+from harness import TEST_HOME, tmpfs
 from machine_fixtures import *  # noqa: F401,F403
 from machine_peer import output_of
 
 FULL = "the host's disk is full: "
 BIG = "head -c 60000000 /dev/urandom >/root/big && sync && sha256sum </root/big && cat /root/big | sha256sum"
+
+
+def free_bytes(where):
+    fs = os.statvfs(where)
+    return fs.f_bavail * fs.f_frsize
+
+
+def fill(where, left):
+    """Leaves so many bytes free; returns the file to remove."""
+    filler = where / ".filler"
+    with open(filler, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free_bytes(where) - left)
+    return filler
 
 
 @pytest.fixture

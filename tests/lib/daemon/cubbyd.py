@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 
-from harness import BIN, TEST_HOME, process_exists, wait_for
+from harness import BIN, TEST_HOME, process_exists, tmpfs, wait_for
 from proc import descriptors
 from threaded import Threaded
 
@@ -334,10 +334,7 @@ class Web(Guest):
 def small_disk(home, size):
     """A separate file system for a home's sandboxes; returns a function that fills it, and a file
     to remove."""
-    where = home / "sandboxes"
-    where.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", where], check=True)
-    filler = where / ".filler"
+    filler = home / "sandboxes/.filler"
 
     def fill():
         with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -345,10 +342,8 @@ def small_disk(home, size):
                 file.write(b"x" * 4096)
         return filler
 
-    try:
+    with tmpfs(filler.parent, size):
         yield fill
-    finally:
-        subprocess.run(["umount", "-l", where], check=False)
 
 
 def closed_port():

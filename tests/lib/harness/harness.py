@@ -64,15 +64,6 @@ def tmpfs(where, size):
         subprocess.run(["umount", "-l", where], check=True)
 
 
-def fill(where, left):
-    """Leave so many bytes free; return the file to remove."""
-    filler = where / ".filler"
-    fs = os.statvfs(where)
-    with open(filler, "wb") as file:
-        os.posix_fallocate(file.fileno(), 0, fs.f_bavail * fs.f_frsize - left)
-    return filler
-
-
 class Home:
     """A state directory of its own, with the template that the tests share."""
 
